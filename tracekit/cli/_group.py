@@ -1,0 +1,68 @@
+"""A group whose commands are loaded when they run: `--help` reads files and imports none."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tracekit.cli._options import common_options
+from tracekit.errors import TracekitError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+
+class LazyGroup(click.Group):
+    """The modules of a folder as commands: `name.py` exports `command`, its docstring says what."""
+
+    def __init__(self, *args: Any, folder: Path, package: str, **kwargs: Any) -> None:
+        """Keep where the modules are; none is imported yet."""
+        super().__init__(*args, **kwargs)
+        self._folder = folder
+        self._package = package
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The names of the commands, from the names of the files."""
+        return sorted(
+            path.stem.replace("_", "-")
+            for path in self._folder.glob("*.py")
+            if not path.stem.startswith("_")
+        )
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, with the options that all commands share."""
+        if cmd_name not in self.commands and cmd_name in self.list_commands(ctx):
+            module = importlib.import_module(f"{self._package}.{cmd_name.replace('-', '_')}")
+            command: click.Command = module.command
+            command.name = cmd_name
+            command.params.extend(common_options())
+            self.add_command(command)
+        return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one line for each command, read from its file."""
+        rows = [(name, self._summary(name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what a person can mend is printed without a traceback."""
+        try:
+            return super().invoke(ctx)
+        except TracekitError as error:
+            click.echo(f"Error: {error.message}", err=True)
+            if error.hint:
+                click.echo(f"Hint: {error.hint}", err=True)
+            log.debug("where it was raised", exc_info=True)
+            ctx.exit(error.exit_code)
+
+    def _summary(self, name: str) -> str:
+        source = (self._folder / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8")
+        docstring = ast.get_docstring(ast.parse(source)) or ""
+        return docstring.partition("\n")[0]
