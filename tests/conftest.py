@@ -1,0 +1,59 @@
+"""What all tests share: the folder of real traces, and skips that CI does not accept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+NO_TRACES = "no folder of real traces: set TRACEKIT_TRACES"
+NO_GPU = "no GPU"
+ACCEPTED = (NO_TRACES, NO_GPU)
+"""The only reasons for which CI lets a test be skipped."""
+
+hypothesis.settings.register_profile("local", deadline=None, database=None)
+hypothesis.settings.register_profile("ci", deadline=None, database=None, derandomize=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") == "true" else "local")
+
+
+@pytest.fixture(scope="session")
+def traces() -> Path:
+    """The folder that holds `traces/` and `golden/`."""
+    folder = Path(os.environ.get("TRACEKIT_TRACES", ROOT / "../shared")).resolve()
+    if not (folder / "traces").is_dir():
+        pytest.skip(NO_TRACES)
+    return folder
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests marked `gpu` where there is none."""
+    devices = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
+    if item.get_closest_marker("gpu") and not any(device.exists() for device in devices):
+        pytest.skip(NO_GPU)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Fail a test that CI must not skip."""
+    return _refused(item, (yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Fail a module that CI must not skip."""
+    return _refused(collector, (yield))
+
+
+def _refused(node, report):
+    """The report, failed where CI is told `true` and the reason of a skip is not accepted."""
+    if os.environ.get("CI") != "true" or not report.skipped or hasattr(report, "wasxfail"):
+        return report
+    reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+    if not reason.removeprefix("Skipped: ").startswith(ACCEPTED):
+        report.outcome = "failed"
+        report.longrepr = f"{node.nodeid}: skipped under CI: {reason}"
+    return report
