@@ -21,7 +21,7 @@ from tracekit.detectors import detectors
 from tracekit.schema import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from tracekit.detectors import Detector
@@ -185,7 +185,7 @@ def _table_links(tables: Iterable[Table], schema_page: str) -> str:
     return ", ".join(f"[{table.name}]({schema_page}#{table.name})" for table in tables)
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
