@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -170,3 +171,40 @@ def test_workers_run_queries_after_a_query_in_the_parent(tmp_path):
     )
     assert "shape: (7, 2)" in done.stdout
     assert "shape: (1, 2)" in done.stdout
+
+
+SLOW_SCRIPT = """
+import sys
+import time
+from pathlib import Path
+from tracekit.engine import map_ranks, open_engine
+
+def rest(name):
+    Path(name).touch()
+    time.sleep(300)
+
+if __name__ == "__main__":
+    with open_engine("local:2", n_tasks=3) as executor:
+        map_ranks(rest, ["one", "two", "three"], executor=executor)
+"""
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_the_workers_at_once(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SLOW_SCRIPT, encoding="utf-8")
+    with subprocess.Popen(
+        [sys.executable, script],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        deadline_s = time.monotonic() + 60
+        while not ((tmp_path / "one").exists() and (tmp_path / "two").exists()):
+            assert time.monotonic() < deadline_s, "the workers do not start"
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)  # what Ctrl-C does
+        _, errors = process.communicate(timeout=30)
+    assert errors.count("Traceback") == 1, errors
+    assert errors.rstrip().endswith("KeyboardInterrupt")

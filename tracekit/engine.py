@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -49,7 +50,7 @@ def open_engine(spec: str, *, n_tasks: int) -> Iterator[Executor]:
     # Workers start when tasks are submitted, so the variable stays set for the whole block.
     with _environment(_THREADS, str(max(1, n_cores // n_workers))):
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(n_workers, mp_context=context)
+        pool = ProcessPoolExecutor(n_workers, mp_context=context, initializer=_end_on_interrupt)
         try:
             yield pool
         finally:
@@ -114,6 +115,11 @@ class _InProcess(Executor):
         except Exception as error:  # noqa: BLE001 - it is raised where the future is read
             future.set_exception(error)
         return future
+
+
+def _end_on_interrupt() -> None:
+    """Let Ctrl-C end a worker without a traceback: the parent says what there is to say."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _n_wanted(spec: str) -> int | None:
