@@ -30,7 +30,6 @@ def modules_after(code):
     return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
 
 
-@pytest.mark.slow
 def test_the_layers_hold():
     lint = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run(

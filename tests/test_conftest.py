@@ -12,7 +12,6 @@ import pytest
 CONFTEST = Path(__file__).with_name("conftest.py").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "ci", "passes"),
     [

@@ -73,7 +73,6 @@ def test_no_tasks_need_no_worker():
         assert map_ranks(square, [], executor=executor) == []
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("two_cores")
 def test_answers_come_in_the_order_of_the_items():
     seen = []
@@ -88,7 +87,6 @@ def test_answers_come_in_the_order_of_the_items():
     assert sorted(seen) == [(1, 1), (2, 4), (3, 9), (4, 16), (5, 25)]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("eight_cores")
 def test_workers_times_threads_are_the_cores(monkeypatch):
     monkeypatch.setenv("POLARS_MAX_THREADS", "7")
@@ -100,7 +98,6 @@ def test_workers_times_threads_are_the_cores(monkeypatch):
     assert os.environ["POLARS_MAX_THREADS"] == "7"
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("two_cores")
 def test_the_variable_is_gone_again_when_it_was_not_set(monkeypatch):
     monkeypatch.delenv("POLARS_MAX_THREADS", raising=False)
@@ -109,7 +106,6 @@ def test_the_variable_is_gone_again_when_it_was_not_set(monkeypatch):
     assert "POLARS_MAX_THREADS" not in os.environ
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["local", "local:1"])
 @pytest.mark.usefixtures("two_cores")
 def test_an_error_of_a_task_comes_back_as_it_was(spec):
@@ -118,7 +114,6 @@ def test_an_error_of_a_task_comes_back_as_it_was(spec):
     assert (caught.value.message, caught.value.hint) == ("rank 2: not JSON", "Look at it")
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("two_cores")
 def test_a_killed_worker_names_what_was_not_finished():
     with open_engine("local", n_tasks=2) as executor, pytest.raises(TracekitError) as caught:
@@ -162,7 +157,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
 def test_workers_run_queries_after_a_query_in_the_parent(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT, encoding="utf-8")
@@ -189,7 +183,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
 def test_an_interrupt_ends_the_workers_at_once(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SLOW_SCRIPT, encoding="utf-8")

@@ -25,7 +25,7 @@ from tracekit.units import Quantity, Unit, limit, text
         (48.5e9, Unit.BYTES_PER_S, "48.5 GB/s"),
         (0.045, Unit.SHARE, "4.5 %"),
         (1, Unit.SHARE, "100.0 %"),
-        (1.5, Unit.RATIO, "1.50×"),
+        (1.5, Unit.RATIO, "1.50\N{MULTIPLICATION SIGN}"),
         (1234, Unit.COUNT, "1,234"),
         (2.5, Unit.COUNT, "2.50"),
     ],
