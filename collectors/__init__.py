@@ -1,0 +1,89 @@
+"""Collectors: one module per source of data, found by their `COLLECTOR`; adding one edits no file."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from tracekit.schema import Table
+from tracekit.store import Capture
+
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peek:
+    """What a look at one file tells about the run it belongs to. A null was not recorded.
+
+    `started_ns` is Unix time; `run_key` is equal for all files of one run where the source says so
+    (job, group trace id) and different for files of different runs; `digest` is equal for copies.
+    """
+
+    rank: int | None = None
+    world_size: int | None = None
+    started_ns: int | None = None
+    run_key: str | None = None
+    trace_id: str | None = None
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankFile:
+    """One file to convert: its rank and how the rank is known."""
+
+    path: Path
+    rank: int
+    rank_source: str
+    world_size: int | None = None
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to convert."""
+
+    epoch_ns: int = 0
+    is_redacted: bool = False
+    extra: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collector:
+    """A source of data.
+
+    `sniff` reads at most 64 KiB of a file and says whether it is of this kind (exactly one
+    collector may); `peek` tells rank and run; `convert` writes one rank's tables into a run folder
+    and says what was read, written, dropped and why. It runs in a worker process.
+    """
+
+    id: str
+    title: str
+    produces: tuple[Table, ...]
+    sniff: Callable[[Path], bool]
+    peek: Callable[[Path], Peek]
+    convert: Callable[[RankFile, Path, Options], Capture]
+
+
+@cache
+def collectors() -> dict[str, Collector]:
+    """All collectors by id, in order of id."""
+    found: dict[str, Collector] = {}
+    for module in pkgutil.iter_modules(__path__):
+        if module.ispkg:
+            continue
+        collector: Collector = importlib.import_module(f"{__name__}.{module.name}").COLLECTOR
+        if collector.id != module.name.replace("_", "-"):
+            raise ValueError(f"collectors/{module.name}.py exports the id {collector.id!r}")
+        found[collector.id] = collector
+    return dict(sorted(found.items()))
+
+
+def sniffed(path: Path) -> Collector | None:
+    """The collector that reads a file, None where no one does."""
+    return next((each for each in collectors().values() if each.sniff(path)), None)
+
+
+__all__ = ["Collector", "Options", "Peek", "RankFile", "collectors", "sniffed"]

@@ -1,0 +1,1 @@
+"""Reading Chrome-trace JSON as Kineto writes it: bytes → events → columns → tables of one rank."""

@@ -1,0 +1,259 @@
+"""Events of one trace file, decoded in bulk: typed structs over chunks of about 4 MiB.
+
+A chunk is cut where one event ends and the next begins. A cut inside a string or a nested object
+leaves unbalanced JSON and cannot decode, so a decoded chunk is cut right; an earlier boundary is
+tried then, and only after that the repair path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tracekit.collectors.chrome_trace import repair
+from tracekit.collectors.chrome_trace.stream import Cut, pieces
+from tracekit.errors import InputError
+
+CHUNK_BYTES = 4 << 20
+MAX_EVENT_BYTES = 256 << 20
+EXACT_US = float(1 << 43)
+"""Below 2**43 µs a double is finer than 1 ns; a larger fractional µs is read from its digits."""
+
+_LIST_START = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
+_BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args)")')
+_NO_RAW = msgspec.Raw(b"")
+
+_ARGS = {
+    "external_id": "External id",
+    "legacy_external_id": "external id",
+    "correlation": "correlation",
+    "device": "device",
+    "stream": "stream",
+    "graph_id": "graph id",
+    "grid": "grid",
+    "block": "block",
+    "registers_per_thread": "registers per thread",
+    "shared_memory_bytes": "shared memory",
+    "blocks_per_sm": "blocks per SM",
+    "occupancy_percent": "est. achieved occupancy %",
+    "size_bytes": "bytes",
+    "collective": "Collective name",
+    "dtype": "dtype",
+    "n_in": "In msg nelems",
+    "n_out": "Out msg nelems",
+    "splits_in": "In split size",
+    "splits_out": "Out split size",
+    "group_size": "Group size",
+    "group": "Process Group Name",
+    "group_description": "Process Group Description",
+    "members": "Process Group Ranks",
+    "source_rank": "Src Rank",
+    "destination_rank": "Dst Rank",
+    "sequence_in_group": "Seq",
+    "comms_id": "Comms Id",
+    "is_async": "Is asynchronized op",
+    "sequence": "Sequence number",
+    "forward_thread": "Fwd thread id",
+    "module": "Module Hierarchy",
+    "python_id": "Python id",
+    "python_parent_id": "Python parent id",
+    "sync_kind": "cuda_sync_kind",
+    "wait_on_stream": "wait_on_stream",
+    "wait_on_correlation": "wait_on_cuda_event_record_corr_id",
+    "wait_on_event": "wait_on_cuda_event_id",
+    "event_id": "event_id",
+    "total_allocated": "Total Allocated",
+    "total_reserved": "Total Reserved",
+    "delta_bytes": "Bytes",
+    "memory_device": "Device Id",
+    "memory_device_type": "Device Type",
+    "direction": "direction",
+    "mtia_size": "size",
+    "kind": "kind",
+    "name": "name",
+}
+_RAW_ARGS = {
+    "shapes": "Input Dims",
+    "legacy_shapes": "Input dims",
+    "dtypes": "Input type",
+}
+
+Args: Any = msgspec.defstruct(
+    "Args",
+    [(name, Any, None) for name in _ARGS] + [(name, msgspec.Raw, _NO_RAW) for name in _RAW_ARGS],
+    rename=_ARGS | _RAW_ARGS,
+    frozen=True,
+    gc=False,
+    module=__name__,
+)
+NO_ARGS = Args()
+
+
+class Event(msgspec.Struct, gc=False):
+    """One event; `ts` and `dur` are µs, as numbers."""
+
+    ph: str = "X"
+    cat: str = ""
+    name: str = ""
+    pid: Any = None
+    tid: Any = None
+    ts: Any = None
+    dur: Any = None
+    args: Args = NO_ARGS  # type: ignore[valid-type]
+
+
+class ExactEvent(msgspec.Struct, gc=False):
+    """The same event with the digits of its times, for files whose µs exceed a double."""
+
+    ph: str = "X"
+    cat: str = ""
+    name: str = ""
+    pid: Any = None
+    tid: Any = None
+    ts: msgspec.Raw = _NO_RAW
+    dur: msgspec.Raw = _NO_RAW
+    args: Args = NO_ARGS  # type: ignore[valid-type]
+
+
+@dataclass(slots=True)
+class Reading:
+    """What reading one file met: bytes and events read, what was lost and repaired, the tail."""
+
+    n_bytes: int = 0
+    n_events: int = 0
+    n_lost: int = 0
+    n_repaired_chunks: int = 0
+    is_truncated: bool = False
+    cut: Cut = field(default_factory=Cut)
+    trailer: bytes = b""
+
+
+def batches(path: Path, reading: Reading) -> Iterator[list[Event]]:
+    """Yield the events of a file in its order, a chunk at a time, noting losses in `reading`.
+
+    Raises:
+        InputError: the file holds no list of events at all.
+    """
+    source = pieces(path, reading.cut)
+    buffer = _after_list_start(path, source, reading)
+    for piece in source:
+        reading.n_bytes += len(piece)
+        buffer.append(piece)
+        if sum(map(len, buffer)) < CHUNK_BYTES:
+            continue
+        data = b"".join(buffer)
+        events, used = _whole_events(data, reading)
+        buffer = [data[used:]]
+        if not events and len(data) > MAX_EVENT_BYTES:
+            raise InputError(f"{path}: one event is larger than {MAX_EVENT_BYTES >> 20} MiB")
+        if events:
+            reading.n_events += len(events)
+            yield events
+    events = _last_events(b"".join(buffer), reading)
+    reading.n_events += len(events)
+    yield events
+
+
+def _after_list_start(path: Path, source: Iterator[bytes], reading: Reading) -> list[bytes]:
+    """Skip to the first event and return the bytes read beyond it."""
+    seen = b""
+    for piece in source:
+        reading.n_bytes += len(piece)
+        seen += piece
+        text = seen.lstrip(b"\xef\xbb\xbf \t\r\n")
+        if text.startswith(b"["):
+            return [text[1:]]
+        match = _LIST_START.search(seen)
+        if match:
+            return [seen[match.end() :]]
+        if len(seen) > MAX_EVENT_BYTES:
+            break
+    raise InputError(
+        f"{path}: no list of events ('traceEvents') in the file"
+        + (f"; {reading.cut.why}" if reading.cut.why else ""),
+        hint="Is it a trace of torch.profiler (export_chrome_trace)? See: tracekit info PATH",
+    )
+
+
+def _whole_events(data: bytes, reading: Reading) -> tuple[list[Event], int]:
+    """Decode up to the last boundary between two events; returns the events and the bytes used."""
+    window = max(0, len(data) - (64 << 10))
+    cuts = [match.end() for match in _BOUNDARY.finditer(data, window)]
+    if not cuts:
+        cuts = [match.end() for match in _BOUNDARY.finditer(data)]
+    for cut in cuts[: -4 : -1]:
+        try:
+            return decoded(b"[" + data[:cut].rstrip(b", \t\r\n") + b"]"), cut
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+    if not cuts:
+        return [], 0
+    return _repaired(data[: cuts[-1]], reading), cuts[-1]
+
+
+def _last_events(data: bytes, reading: Reading) -> list[Event]:
+    """Decode what is left at the end of the file: last events, end of the list, what follows."""
+    text = data.strip(b" \t\r\n,")
+    if not text:
+        reading.is_truncated = True
+        return []
+    if text.startswith(b"]"):
+        reading.trailer = text[1:]
+        return []
+    end = repair.list_end(text)
+    if end is not None:
+        reading.trailer = text[end:].lstrip(b" \t\r\n]")
+        text = text[:end]
+    else:
+        reading.is_truncated = True
+    try:
+        return decoded(b"[" + text + b"]")
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _repaired(text, reading)
+
+
+def decoded(data: bytes) -> list[Event]:
+    """Decode a JSON list of events; times that a double cannot hold come back as text."""
+    events = _LIST.decode(data)
+    if any(_needs_digits(event.ts) for event in events[::64]):
+        return _with_digits(_EXACT_LIST.decode(data))
+    return events
+
+
+def _needs_digits(ts: object) -> bool:
+    return isinstance(ts, float) and ts > EXACT_US
+
+
+def _with_digits(events: list[ExactEvent]) -> list[Event]:
+    return [
+        Event(
+            e.ph,
+            e.cat,
+            e.name,
+            e.pid,
+            e.tid,
+            bytes(e.ts).decode() or None,
+            bytes(e.dur).decode() or None,
+            e.args,
+        )
+        for e in events
+    ]
+
+
+def _repaired(data: bytes, reading: Reading) -> list[Event]:
+    reading.n_repaired_chunks += 1
+    pieces_of_events = [piece.rstrip(b", \t\r\n") for piece in repair.split(data, _BOUNDARY)]
+    events, n_lost = repair.salvaged(data, pieces_of_events, decoded)
+    if reading.is_truncated and n_lost:
+        n_lost -= 1  # the event that the end of the file cuts is no damage of its own
+    reading.n_lost += n_lost
+    return events
+
+
+_LIST = msgspec.json.Decoder(list[Event])
+_EXACT_LIST = msgspec.json.Decoder(list[ExactEvent])

@@ -1,0 +1,215 @@
+"""PyTorch profiler (Kineto) traces: Chrome-trace JSON, plain or gzipped, of any age and device."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+import polars as pl
+
+import tracekit
+from tracekit.collectors import Collector, Options, Peek, RankFile
+from tracekit.collectors.chrome_trace import communication, durations, quality
+from tracekit.collectors.chrome_trace.columns import frame
+from tracekit.collectors.chrome_trace.events import Reading, batches
+from tracekit.collectors.chrome_trace.heading import Heading, read_heading
+from tracekit.collectors.chrome_trace.marks import marks
+from tracekit.collectors.chrome_trace.stream import head
+from tracekit.collectors.chrome_trace.tables import Collected, add, grouped
+from tracekit.errors import InputError
+from tracekit.schema import (
+    ANNOTATIONS,
+    COLLECTIVES,
+    COPIES,
+    CPU_OPS,
+    KERNELS,
+    LAUNCHES,
+    MEMORY,
+    OTHER_EVENTS,
+    PYTHON_FRAMES,
+    RANKS,
+    STEPS,
+    SYNCS,
+)
+from tracekit.store import Capture, Check, SourceIdentity, TableWriter
+
+SNIFF_BYTES = 64 << 10
+_NO_CALLS = LAUNCHES.empty().select("start_ns", "dur_ns", "thread", "correlation")
+
+
+def sniff(path: Path) -> bool:
+    """Whether the file opens like a trace: an object with its known keys, or a list of whole events."""
+    try:
+        first = head(path, SNIFF_BYTES).lstrip(b"\xef\xbb\xbf \t\r\n")
+    except OSError:
+        return False
+    if first.startswith(b"{"):
+        keys = rb'"(?:traceEvents|distributedInfo|deviceProperties|baseTimeNanoseconds)"\s*:'
+        return re.search(keys, first) is not None
+    is_list = first.startswith(b"[") and re.search(rb'"ph"\s*:\s*"X"', first) is not None
+    return is_list and b'"cat"' in first
+
+
+def peek(path: Path) -> Peek:
+    """Rank and run of a file, from what stands outside its events."""
+    heading = read_heading(path)
+    started_ns = None if heading.first_ns is None else heading.base_ns + heading.first_ns
+    return Peek(
+        rank=heading.rank,
+        world_size=heading.world_size,
+        started_ns=started_ns if heading.is_base_known else None,
+        run_key=heading.job or heading.group_trace_id,
+        trace_id=heading.trace_id,
+        digest=heading.digest,
+    )
+
+
+def convert(file: RankFile, folder: Path, options: Options) -> Capture:
+    """Write the tables of one rank.
+
+    Raises:
+        InputError: the file holds no event of a profiler.
+    """
+    heading = read_heading(file.path)
+    shift_ns = heading.base_ns - (options.epoch_ns if heading.is_base_known else 0)
+    reading = Reading()
+    collected = Collected()
+    writer = TableWriter(folder, file.rank)
+    try:
+        for events in batches(file.path, reading):
+            add(collected, writer, grouped(events, collected.n_by_category), shift_ns)
+        if not collected.n_by_category:
+            raise InputError(
+                f"{file.path}: {_why_empty(reading)}",
+                hint="Record with torch.profiler.profile and export_chrome_trace",
+            )
+        checks = _finish(collected, writer, heading)
+        writer.close()
+    except BaseException:
+        writer.discard()
+        raise
+    stat = file.path.stat()
+    dropped = {why: n for why, n in collected.dropped.items() if n}
+    window = collected.windows or [(None, None)]
+    return Capture(
+        rank=file.rank,
+        rank_source=file.rank_source,
+        source=SourceIdentity(
+            path=str(file.path), size_bytes=stat.st_size, modified_ns=stat.st_mtime_ns
+        ),
+        collector="kineto",
+        code=code_version(),
+        epoch_ns=options.epoch_ns,
+        host=heading.host or file.host,
+        backend=heading.backend,
+        world_size=heading.world_size or file.world_size,
+        is_clock_base_known=heading.is_base_known,
+        n_events=reading.n_events,
+        n_bytes=reading.n_bytes,
+        dropped=dropped | ({"damaged": reading.n_lost} if reading.n_lost else {}),
+        n_by_category=dict(collected.n_by_category.most_common()),
+        n_rows=writer.n_rows,
+        window_start_ns=window[0][0],
+        window_end_ns=window[-1][1],
+        flags=heading.flags,
+        versions=heading.versions,
+        quality=(*quality.reading_checks(reading, heading, dropped), *checks),
+    )
+
+
+def _finish(collected: Collected, writer: TableWriter, heading: Heading) -> list[Check]:
+    """Sort, mend and write what was kept; returns the checks that need whole tables."""
+    window_end_ns = max((end for _, end in collected.windows), default=None)
+    n_broken = 0
+    tables: dict[str, pl.DataFrame] = {}
+    for table in ("kernels", "copies"):
+        tables[table], n = durations.clipped(collected.frame(table), window_end_ns)
+        n_broken += n
+    tables["annotations"] = collected.frame("annotations")
+    tables["syncs"] = collected.frame("syncs")
+    found = communication.collectives(collected.communication, collected.calls, heading.groups)
+    tables["collectives"] = _with_clipped(found, tables["kernels"]) if n_broken else found
+    tables["steps"] = marks(tables["annotations"])
+    tables["ranks"] = _devices(heading, tables)
+    for table, rows in tables.items():
+        writer.write(table, rows)
+    calls = pl.concat([_NO_CALLS, *collected.calls])
+    return [
+        *quality.device_checks(tables["kernels"], tables["copies"], calls, n_broken),
+        *quality.communication_checks(found, heading.world_size),
+    ]
+
+
+def _with_clipped(collectives: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
+    """Take the mended duration of each communication kernel."""
+    key = ["start_ns", "device", "stream", "correlation"]
+    mended = kernels.select(*key, mended_ns="dur_ns").unique(key, keep="first")
+    return (
+        collectives.join(mended, on=key, how="left", nulls_equal=True, maintain_order="left")
+        .with_columns(dur_ns=pl.coalesce("mended_ns", "dur_ns"))
+        .drop("mended_ns")
+    )
+
+
+def _devices(heading: Heading, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
+    """Devices of the heading, and those that ran something without being listed there."""
+    used = set(tables["kernels"]["device"].unique()) | set(tables["copies"]["device"].unique())
+    listed = {facts.device for facts in heading.devices}
+    rows = [(f.device, f.model, f.sm_count, f.memory_bytes) for f in heading.devices]
+    rows += [(d, None, None, None) for d in sorted(used - listed - {None})]
+    columns = list(zip(*rows, strict=True)) or [()] * 4
+    return frame(
+        RANKS,
+        {
+            "start_ns": rows,
+            "device": columns[0],
+            "gpu_model": columns[1],
+            "sm_count": columns[2],
+            "memory_bytes": columns[3],
+            "is_used": [device in used for device in columns[0]],
+        },
+    )
+
+
+def _why_empty(reading: Reading) -> str:
+    if reading.n_events == 0:
+        return reading.cut.why or "the list of events is empty"
+    return (
+        f"{reading.n_events} events, none of a profiler (no complete event with a category): "
+        "a Chrome trace of another tool"
+    )
+
+
+@cache
+def code_version() -> str:
+    """Identity of the code that converts: a run made by other code is converted again."""
+    digest = sha256(tracekit.__version__.encode())
+    here = Path(__file__).parent
+    for path in sorted([*here.glob("*.py"), *(here / "chrome_trace").glob("*.py")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+COLLECTOR = Collector(
+    id="kineto",
+    title="PyTorch profiler (Kineto) traces, .json and .json.gz",
+    produces=(
+        RANKS,
+        STEPS,
+        KERNELS,
+        COPIES,
+        LAUNCHES,
+        CPU_OPS,
+        ANNOTATIONS,
+        PYTHON_FRAMES,
+        COLLECTIVES,
+        SYNCS,
+        MEMORY,
+        OTHER_EVENTS,
+    ),
+    sniff=sniff,
+    peek=peek,
+    convert=convert,
+)

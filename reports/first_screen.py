@@ -1,0 +1,180 @@
+"""The first screen: what to fix and what it buys, before anything has to be scrolled or clicked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracekit.findings import Severity, Status, ranked
+from tracekit.reports.components import (
+    SEVERITY_LABELS,
+    anchor,
+    badge,
+    counted,
+    found,
+    name,
+    ranks_text,
+)
+from tracekit.reports.templating import rendered
+from tracekit.units import Unit, text
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from tracekit.findings import Efficiency, Finding, Result, RunFacts
+
+HOST_SENTENCE = (
+    "No device event was recorded: the training thread stands for the device, "
+    "so every figure is host time."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How the run is doing, in one word, and the CSS class that colours it."""
+
+    label: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One segment of the efficiency bar."""
+
+    label: str
+    value: str
+    share: float
+    meaning: str
+
+
+def first_screen(result: Result) -> Markup:
+    """Verdict, the three sentences, the facts of the run and the efficiency bar."""
+    verdict = overall(result)
+    problems = found(ranked(result.findings), Status.FOUND)
+    sentences = headline(result)
+    labels = (
+        ("Cause", "Saving", "Cure") if problems and len(sentences) == 3 else ("",) * len(sentences)
+    )
+    return rendered(
+        "first_screen.html.j2",
+        badge=badge(verdict.label, verdict.kind),
+        kind=verdict.kind,
+        sentences=[
+            (label, name(sentence, 400)) for label, sentence in zip(labels, sentences, strict=True)
+        ],
+        top=_top_link(problems),
+        facts=facts(result.run),
+        notices=notices(result),
+        efficiency=result.efficiency,
+        bars=efficiency_bars(result.efficiency) if result.efficiency else (),
+        why_none=_why_no_efficiency(result),
+        text=text,
+        Unit=Unit,
+    )
+
+
+def overall(result: Result) -> Verdict:
+    """The worst severity found; healthy when none, unknown when nothing could be checked."""
+    problems = found(result.findings, Status.FOUND)
+    for severity in (Severity.CRITICAL, Severity.WARNING):
+        if any(finding.severity is severity for finding in problems):
+            return Verdict(SEVERITY_LABELS[severity], severity.value)
+    if problems:
+        return Verdict("Minor findings only", "info")
+    if found(result.findings, Status.CLEAR):
+        return Verdict("Healthy", "clear")
+    return Verdict("Not enough data", "unknown")
+
+
+def headline(result: Result) -> tuple[str, ...]:
+    """The result's own sentences, or what can be said without them."""
+    if result.headline:
+        return result.headline
+    n_clear = len(found(result.findings, Status.CLEAR))
+    n_found = len(found(result.findings, Status.FOUND))
+    if n_found:
+        return (f"{counted(n_found, 'finding')} in this run: see below.",)
+    if n_clear:
+        return (f"Nothing found that is worth fixing: {counted(n_clear, 'check')} came out fine.",)
+    return ("Nothing could be checked: the capture holds too little.",)
+
+
+def facts(run: RunFacts) -> tuple[tuple[str, str], ...]:
+    """Label and value of what a reader must know to place the figures."""
+    n_ranks, n_averaged = len(run.ranks), len(run.averaged_steps)
+    models = sorted({rank.gpu_model for rank in run.ranks if rank.gpu_model})
+    shown_models = ", ".join(models[:3]) + (
+        f" and {len(models) - 3} more" if len(models) > 3 else ""
+    )
+    error_ns = run.clock_error_ns
+    layout = " \u00d7 ".join(f"{key.upper()} {value}" for key, value in run.layout.items())
+    pairs = (
+        ("Ranks", f"{n_ranks:,} of {run.world_size:,} found"),
+        (
+            "Devices",
+            f"{run.n_gpus:,} \u00d7 {shown_models or 'model not recorded'}"
+            if run.n_gpus
+            else "no GPU",
+        ),
+        ("Mean step", text(run.step_ns, Unit.NS) if run.steps else "no step found"),
+        ("Steps averaged", f"{n_averaged:,} of {len(run.steps):,}"),
+        ("Clock error", text(error_ns, Unit.NS) if error_ns is not None else "clocks not aligned"),
+        ("Layout", layout),
+    )
+    return tuple((label, value) for label, value in pairs if value)
+
+
+def efficiency_bars(efficiency: Efficiency) -> tuple[Bar, ...]:
+    """The three segments of the mean step, in order; their shares add up to 1."""
+    step_ns = efficiency.step_ns or 1.0
+    segments = (
+        ("Compute", efficiency.mean_compute_ns, "mean compute time of a rank"),
+        (
+            "Imbalance",
+            efficiency.imbalance_ns,
+            "the busiest rank computes this much longer than the mean",
+        ),
+        (
+            "Communication, idle and the rest",
+            efficiency.remainder_ns,
+            "not even the busiest rank computes",
+        ),
+    )
+    return tuple(
+        Bar(label, text(ns, Unit.NS), max(0.0, ns / step_ns), meaning)
+        for label, ns, meaning in segments
+    )
+
+
+def _top_link(problems: tuple[Finding, ...]) -> str:
+    return anchor(problems[0]) if problems else ""
+
+
+def notices(result: Result) -> tuple[str, ...]:
+    """What weakens every figure of the page."""
+    run = result.run
+    sentences = []
+    if run.device_kind == "host thread":
+        sentences.append(HOST_SENTENCE)
+    if run.missing_ranks:
+        n_missing = len(run.missing_ranks)
+        sentences.append(
+            f"{counted(n_missing, 'rank')} of {run.world_size:,} missing "
+            f"({ranks_text(run.missing_ranks)}): what they did is not in these figures."
+        )
+    n_failed = len(found(result.findings, Status.FAILED))
+    if n_failed:
+        sentences.append(
+            f"{counted(n_failed, 'detector')} failed, so a problem may be missing here."
+        )
+    if result.source.n_dropped:
+        sentences.append(f"{counted(result.source.n_dropped, 'event')} dropped while reading.")
+    return tuple(sentences)
+
+
+def _why_no_efficiency(result: Result) -> str:
+    if not result.run.ranks:
+        return "No rank was found."
+    if not result.run.steps:
+        return "It needs step windows, and no step was found in this capture."
+    return "It needs averaged steps with compute time on every rank, and this capture has none."

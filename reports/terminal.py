@@ -1,0 +1,176 @@
+"""The summary in a terminal: one screen, plain text where the output is piped.
+
+Everything is a `Text`, never console markup: "[red]" in a kernel name stays what it is. Control
+characters are replaced, so that a name cannot move the cursor or recolour the screen.
+"""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from tracekit.findings import Severity, Status, ranked
+from tracekit.reports.components import SEVERITY_LABELS, counted, found, ranks_text
+from tracekit.reports.first_screen import facts, headline, notices, overall
+from tracekit.reports.mean_step import PARTS, basis_sentence, job_mean, mean_steps
+from tracekit.units import Unit, text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from tracekit.findings import Finding, Result
+
+MAX_FINDINGS = 4
+MAX_WARNINGS = 2
+MAX_SENTENCE_LINES = 2
+MAX_FACT_LINES = 2
+
+STYLES = {
+    "critical": "bold red",
+    "warning": "bold yellow",
+    "info": "bold cyan",
+    "clear": "bold green",
+    "unknown": "bold",
+}
+PART_STYLES = (
+    "on blue",
+    "on cyan",
+    "on red",
+    "on yellow",
+    "on magenta",
+    "on green",
+    "on bright_black",
+)
+
+
+def summary(result: Result, *, width: int | None = None) -> RenderableType:
+    """One screen of at most 24 lines of 80 columns: verdict, findings, mean step, counts, warnings.
+
+    Args:
+        result: What to summarise.
+        width: Columns to fill; the terminal's own width by default.
+    """
+    columns = max(40, width or shutil.get_terminal_size((80, 24)).columns)
+    problems = found(ranked(result.findings), Status.FOUND)
+    blocks: list[RenderableType] = [*_verdict(result, columns), *_facts(result, columns)]
+    if problems:
+        blocks += [Text(""), _findings(problems[:MAX_FINDINGS], columns)]
+    blocks += [Text(""), *_mean_step(result, columns), _counts(result, len(problems), columns)]
+    return Group(*blocks, *_warnings(result, columns))
+
+
+def plain(value: str, n_chars: int) -> str:
+    """One line of printable text of at most `n_chars` characters."""
+    # "\ufffd" stands for what a terminal would obey: escape sequences, bidirectional overrides.
+    printable = "".join(char if char.isprintable() else "\ufffd" for char in value[: 4 * n_chars])
+    return printable if len(printable) <= n_chars else f"{printable[: n_chars - 1]}…"
+
+
+def _verdict(result: Result, columns: int) -> list[Text]:
+    verdict = overall(result)
+    first, *rest = (plain(sentence, 2 * columns) for sentence in headline(result)[:3])
+    lines = _wrapped(f"{verdict.label}: {first}", columns)
+    lines[0].stylize(STYLES[verdict.kind], 0, len(verdict.label))
+    return [*lines, *(line for sentence in rest for line in _wrapped(sentence, columns))]
+
+
+def _wrapped(sentence: str, columns: int) -> list[Text]:
+    lines = textwrap.wrap(sentence, columns, max_lines=MAX_SENTENCE_LINES, placeholder=" …")
+    return [Text(line) for line in lines]
+
+
+def _facts(result: Result, columns: int) -> list[Text]:
+    shown = [plain(f"{label.lower()} {value}", columns) for label, value in facts(result.run)]
+    return [Text(line, style="dim") for line in _lines(shown, " · ", columns)[:MAX_FACT_LINES]]
+
+
+def _findings(problems: tuple[Finding, ...], columns: int) -> Table:
+    """A row per finding. Only the titles give way where the terminal is narrow."""
+    n_cause = max(len(finding.cause.value) if finding.cause else 5 for finding in problems)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), width=columns)
+    table.add_column("Severity", no_wrap=True, width=8)
+    table.add_column("Finding", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column("Cause", no_wrap=True, width=n_cause)
+    table.add_column("Ranks", no_wrap=True, width=10)
+    table.add_column("Saves up to", no_wrap=True, justify="right", width=11)
+    for finding in problems:
+        severity = finding.severity or Severity.INFO
+        ranks = ranks_text(finding.ranks) or "-"
+        table.add_row(
+            Text(SEVERITY_LABELS[severity], style=STYLES[severity.value]),
+            Text(plain(finding.title, 100)),
+            Text(finding.cause.value if finding.cause else "-"),
+            Text(ranks if len(ranks) <= 10 else counted(len(finding.ranks), "rank")),
+            Text(text(finding.saving.per_step_ns.high, Unit.NS) if finding.saving else "-"),
+        )
+    return table
+
+
+def _mean_step(result: Result, columns: int) -> list[Text]:
+    """The bar of the mean step over all ranks, and what its letters stand for."""
+    parts_ns = job_mean(mean_steps(result))
+    total_ns = sum(parts_ns)
+    if not total_ns:
+        return [Text("No breakdown: no step and no device event was measured.")]
+    bar = Text()
+    for part, style, n_cells in zip(PARTS, PART_STYLES, _cells(parts_ns, columns), strict=True):
+        bar.append(part.letter * n_cells, style=style)
+    shares = zip(PARTS, parts_ns, strict=True)
+    legend = [
+        f"{part.letter} {part.label.lower()} {text(part_ns / total_ns, Unit.SHARE)}"
+        for part, part_ns in shares
+        if part_ns
+    ]
+    return [
+        Text(plain(basis_sentence(result), columns), style="dim"),
+        bar,
+        *(Text(line) for line in _lines(legend, "  ", columns)),
+    ]
+
+
+def _lines(items: list[str], separator: str, columns: int) -> list[str]:
+    """The items in lines that break only between them."""
+    lines = [items[0]]
+    for item in items[1:]:
+        joined = f"{lines[-1]}{separator}{item}"
+        if len(joined) <= columns:
+            lines[-1] = joined
+        else:
+            lines.append(item)
+    return lines
+
+
+def _cells(parts_ns: tuple[float, ...], n_cells: int) -> list[int]:
+    """Cells per part that add up to `n_cells`: each end is rounded, so no rounding adds up."""
+    total_ns = sum(parts_ns)
+    ends = [round(n_cells * sum(parts_ns[: i + 1]) / total_ns) for i in range(len(parts_ns))]
+    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _counts(result: Result, n_problems: int, columns: int) -> Text:
+    n_by_status = {status: len(found(result.findings, status)) for status in Status}
+    hidden = n_problems - MAX_FINDINGS
+    parts = [
+        f"{counted(hidden, 'more finding')}" if hidden > 0 else "",
+        f"{n_by_status[Status.CLEAR]} checked and fine",
+        f"{n_by_status[Status.SKIPPED]} not checked for want of data",
+        f"{n_by_status[Status.FAILED]} failed" if n_by_status[Status.FAILED] else "",
+    ]
+    return Text(plain(" · ".join(part for part in parts if part), columns))
+
+
+def _warnings(result: Result, columns: int) -> list[Text]:
+    """What weakens the figures, one line each: the run as a whole, then the capture's gravest."""
+    serious = [remark for remark in result.quality if remark.severity is not Severity.INFO]
+    serious.sort(key=lambda remark: remark.severity is not Severity.CRITICAL)
+    sentences = [*notices(result), *(f"{remark.check}: {remark.detail}" for remark in serious)]
+    n_more = len(sentences) - MAX_WARNINGS
+    lines = [f"! {sentence}" for sentence in sentences[:MAX_WARNINGS]]
+    if n_more > 0:
+        lines.append(f"! {counted(n_more, 'more warning')}")
+    return [Text(plain(line, columns), style="yellow") for line in lines]

@@ -1,0 +1,382 @@
+"""Results to draw: numbers are round, so that what a page prints can be checked by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tracekit.findings import (
+    Cause,
+    Change,
+    Column,
+    Confidence,
+    Efficiency,
+    Evidence,
+    Finding,
+    Level,
+    Parts,
+    Quality,
+    Range,
+    RankFacts,
+    Recommendation,
+    Result,
+    RunFacts,
+    Saving,
+    Scope,
+    Severity,
+    Source,
+    SourceFile,
+    Status,
+)
+from tracekit.units import Quantity, Unit
+
+MS = 1_000_000
+SCRIPT = "</script><script>document.title='pwned'</script>"
+HOSTILE = (
+    SCRIPT,
+    "<img src=x onerror=\"document.title='pwned'\">",
+    "'\"><svg onload=document.title='pwned'>&amp; \u2028\u2029 {{ 7 * 7 }} [bold red]x[/]",
+    "\u202egnp.exe \u05e9\u05dc\u05d5\u05dd 🔥 \x1b[31mred\x00\x07",
+    "void at::native::kernel<" + "std::tuple<float, " * 280 + ">" * 280,
+)
+
+
+def parts(  # noqa: PLR0913 - the parts of a step
+    rank, step, *, compute, waiting, idle, start=0, is_averaged=True, device=None
+):
+    """One row in ms: 10 ms overlapped and 5 ms transfer are added to what is given."""
+    return Parts(
+        rank=rank,
+        device=rank % 8 if device is None else device,
+        step=step,
+        start_ns=start,
+        dur_ns=(compute + waiting + idle + 15) * MS,
+        exposed_compute_ns=compute * MS,
+        overlapped_ns=10 * MS,
+        exposed_communication_ns=(waiting + 5) * MS,
+        exposed_copy_ns=0,
+        idle_ns=idle * MS,
+        exposed_waiting_ns=waiting * MS,
+        exposed_transfer_ns=5 * MS,
+        unsplit_communication_ns=0,
+        is_complete=is_averaged,
+        is_averaged=is_averaged,
+    )
+
+
+def run_facts(n_ranks, steps, averaged, **changes):
+    facts = {
+        "world_size": n_ranks,
+        "ranks": tuple(
+            RankFacts(
+                rank=rank,
+                host=f"node{rank // 8:03d}",
+                gpu_model="NVIDIA H100 80GB HBM3",
+                backend="nccl",
+                devices=(rank % 8,),
+            )
+            for rank in range(n_ranks)
+        ),
+        "missing_ranks": (),
+        "steps": steps,
+        "step_source": "ProfilerStep",
+        "averaged_steps": averaged,
+        "averaged_why": "Complete steps other than the capture's first.",
+        "devices": ("NVIDIA H100 80GB HBM3",),
+        "layout": {"dp": n_ranks},
+        "clock_error_ns": 12_000.0,
+        "device_kind": "gpu",
+        "step_ns": 100.0 * MS,
+        "n_gpus": n_ranks,
+    }
+    return RunFacts(**(facts | changes))
+
+
+def straggler_finding(subject="rank 5", rank=5, n_ranks=8):
+    return Finding(
+        id="straggler-rank",
+        subject=subject,
+        status=Status.FOUND,
+        title=f"Rank {rank} arrives last and makes the others wait",
+        severity=Severity.CRITICAL,
+        cause=Cause.INPUT_PIPELINE,
+        ranks=(rank,),
+        groups=("default_pg",),
+        phases=("forward",),
+        steps=(1, 2),
+        measured=Quantity(0.95, Unit.SHARE),
+        limit=Quantity(0.5, Unit.SHARE),
+        confidence=Confidence(Level.HIGH, "Lateness is 40 ms, the clock error 12 µs."),
+        saving=Saving(
+            per_step_ns=Range(18.0 * MS, 20.0 * MS),
+            share=0.18,
+            share_high=0.20,
+            gpu_hours_per_day=Range(34.56, 38.4),
+            assumes="Rank 5 loads its data as fast as the median rank.",
+        ),
+        recommendation=Recommendation(
+            "Raise the number of data loader workers on every rank.",
+            Change.SETTING,
+            (
+                "DataLoader(dataset, num_workers=8, pin_memory=True)",
+                "taskset -c 0-15 torchrun train.py",
+            ),
+        ),
+        evidence=(
+            Evidence(
+                "Wait caused, by rank",
+                (Column("Rank"), Column("Late share", Unit.SHARE), Column("Wait caused", Unit.NS)),
+                tuple(
+                    (r, 0.95 if r == rank else 0.01, (21 * MS if r == rank else r * MS))
+                    for r in range(min(n_ranks, 8))
+                ),
+            ),
+        ),
+        scope=Scope(
+            victims=tuple(r for r in range(n_ranks) if r != rank),
+            start_ns=1_234_567_891_234,
+            end_ns=1_234_667_891_234,
+        ),
+    )
+
+
+def other_findings():
+    clear = Finding(
+        id="slow-link",
+        subject="",
+        status=Status.CLEAR,
+        title="All links run at the same speed",
+        measured=Quantity(0.003, Unit.SHARE),
+        limit=Quantity(0.05, Unit.SHARE),
+    )
+    skipped = Finding(
+        id="power-cap",
+        subject="",
+        status=Status.SKIPPED,
+        title="No device is held back by its power limit",
+        why="No telemetry was recorded. Record it with: tracekit record --telemetry",
+    )
+    failed = Finding(
+        id="small-messages",
+        subject="",
+        status=Status.FAILED,
+        title="Messages are large enough",
+        why="ZeroDivisionError: division by zero",
+    )
+    warning = Finding(
+        id="host-sync",
+        subject="item",
+        status=Status.FOUND,
+        title="The host waits for the device at loss.item()",
+        severity=Severity.WARNING,
+        cause=Cause.HOST_SYNC,
+        ranks=(0, 1, 2, 3, 5, 7),
+        measured=Quantity(2.0 * MS, Unit.NS),
+        confidence=Confidence(Level.MEDIUM, "Only two steps are complete."),
+        saving=Saving(
+            per_step_ns=Range(1.0 * MS, 2.0 * MS),
+            share=0.01,
+            share_high=0.02,
+            gpu_hours_per_day=Range(1.92, 3.84),
+            assumes="The loss is logged every 100 steps.",
+        ),
+        recommendation=Recommendation("Log the loss every 100 steps.", Change.CODE),
+    )
+    return (clear, skipped, failed, warning)
+
+
+def result_of(run, breakdown, findings, **changes):
+    values = {
+        "tracekit_version": "0.1.0",
+        "created": "2026-01-31T03:00:00Z",
+        "source": Source(
+            path="/data/runs/llama-70b",
+            files=tuple(
+                SourceFile(
+                    path=f"rank{rank.rank}.json.gz",
+                    rank=rank.rank,
+                    size_bytes=12_000_000,
+                    n_events=1000,
+                    n_dropped=0,
+                )
+                for rank in run.ranks
+            ),
+        ),
+        "run": run,
+        "headline": (),
+        "efficiency": None,
+        "breakdown": breakdown,
+        "whole": (),
+        "findings": findings,
+        "quality": (),
+    }
+    return Result(**(values | changes))
+
+
+def straggler_rows(n_ranks, n_steps, late=5):
+    """Every step is 100 ms: the late rank computes 60 ms and idles 25 ms, the others wait 20 ms."""
+    return tuple(
+        parts(
+            rank,
+            step,
+            compute=60,
+            waiting=0 if rank == late else 20,
+            idle=25 if rank == late else 5,
+            start=step * 100 * MS,
+            is_averaged=0 < step < n_steps - 1,
+        )
+        for rank in range(n_ranks)
+        for step in range(n_steps)
+    )
+
+
+EFFICIENCY = Efficiency(
+    load_balance_share=0.875,
+    communication_share=0.8,
+    mean_compute_ns=70.0 * MS,
+    imbalance_ns=10.0 * MS,
+    remainder_ns=20.0 * MS,
+    step_ns=100.0 * MS,
+)
+
+HEADLINE = (
+    "Rank 5 waits 20 ms per step for its data loader, and the other 7 ranks wait for it.",
+    "Fixing it buys up to 20 % of every step: 38.4 GPU-hours per day.",
+    "Raise num_workers from 1 to 8 on every rank.",
+)
+
+
+@pytest.fixture(scope="session")
+def straggler():
+    """8 ranks by 4 steps of 100 ms, of which steps 1 and 2 are averaged; rank 5 is late."""
+    run = run_facts(8, (0, 1, 2, 3), (1, 2))
+    quality = (
+        Quality(
+            check="Unlinked kernels",
+            severity=Severity.WARNING,
+            rank=3,
+            count=120,
+            detail="Their launch is not in the file.",
+        ),
+    )
+    return result_of(
+        run,
+        straggler_rows(8, 4),
+        (*other_findings(), straggler_finding()),
+        headline=HEADLINE,
+        efficiency=EFFICIENCY,
+        quality=quality,
+        whole=tuple(parts(rank, None, compute=240, waiting=80, idle=65) for rank in range(8)),
+    )
+
+
+@pytest.fixture(scope="session")
+def healthy():
+    """4 ranks, all alike, one check made and one skipped."""
+    run = run_facts(4, (0, 1, 2, 3), (1, 2))
+    rows = tuple(
+        parts(rank, step, compute=80, waiting=0, idle=5, is_averaged=step in (1, 2))
+        for rank in range(4)
+        for step in range(4)
+    )
+    return result_of(
+        run,
+        rows,
+        other_findings()[:2],
+        headline=("Nothing found that is worth fixing: 1 check came out fine.",),
+        efficiency=EFFICIENCY,
+    )
+
+
+@pytest.fixture(scope="session")
+def single():
+    """One rank of four, no GPU, no steps, no findings, nothing measured."""
+    run = run_facts(
+        1,
+        (),
+        (),
+        world_size=4,
+        missing_ranks=(1, 2, 3),
+        step_source="",
+        averaged_why="",
+        devices=(),
+        layout={},
+        clock_error_ns=None,
+        device_kind="host thread",
+        step_ns=0.0,
+        n_gpus=0,
+        ranks=(RankFacts(rank=0, host=None, gpu_model=None, backend=None, devices=()),),
+    )
+    return result_of(run, (), ())
+
+
+@pytest.fixture(scope="session")
+def hostile():
+    """Every text of the result is hostile."""
+    run = run_facts(
+        2,
+        (0, 1),
+        (1,),
+        layout={HOSTILE[0]: 2},
+        averaged_why=SCRIPT,
+        step_source=SCRIPT,
+        device_kind=SCRIPT,
+    )
+    findings = tuple(
+        Finding(
+            id="straggler-rank",
+            subject=text,
+            status=status,
+            title=text,
+            severity=Severity.CRITICAL if status is Status.FOUND else None,
+            groups=HOSTILE,
+            phases=HOSTILE,
+            confidence=Confidence(Level.LOW, text),
+            recommendation=Recommendation(text, Change.CODE, HOSTILE),
+            saving=Saving(
+                per_step_ns=Range(1.0, 2.0),
+                share=0.2,
+                share_high=0.2,
+                gpu_hours_per_day=Range(1.0, 2.0),
+                assumes=text,
+            ),
+            evidence=(Evidence(text, tuple(Column(t) for t in HOSTILE), (HOSTILE, HOSTILE)),),
+            why=text,
+        )
+        for status in Status
+        for text in HOSTILE
+    )
+    return result_of(
+        run,
+        straggler_rows(2, 3, late=1),
+        findings,
+        headline=HOSTILE[:3],
+        tracekit_version=SCRIPT,
+        created=SCRIPT,
+        quality=tuple(
+            Quality(check=t, severity=Severity.INFO, rank=None, count=1, detail=t) for t in HOSTILE
+        ),
+        source=Source(
+            path=SCRIPT,
+            files=tuple(
+                SourceFile(path=t, rank=0, size_bytes=1, n_events=1, n_dropped=1, why=(t,))
+                for t in HOSTILE
+            ),
+            others=HOSTILE,
+        ),
+    )
+
+
+@pytest.fixture(scope="session")
+def large():
+    """1,024 ranks by 20 steps; rank 700 is late."""
+    run = run_facts(
+        1024, tuple(range(20)), tuple(range(1, 19)), layout={"tp": 8, "pp": 4, "dp": 32}
+    )
+    return result_of(
+        run,
+        straggler_rows(1024, 20, late=700),
+        (*other_findings(), straggler_finding("rank 700", 700, 1024)),
+        headline=HEADLINE,
+        efficiency=EFFICIENCY,
+        whole=tuple(parts(rank, None, compute=1200, waiting=400, idle=300) for rank in range(1024)),
+    )

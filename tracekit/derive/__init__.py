@@ -1,0 +1,1 @@
+"""Derived tables: pure functions from a run to small frames, cached beside the run."""

@@ -1,0 +1,162 @@
+"""What runs on each device of a rank, with the call that launched it.
+
+Without any device event the training thread stands for the device: its top-level operators are
+compute, `gloo:*` is communication, and a `c10d::*` call on it is a launch, not work.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracekit.derive.kernel_kinds import COMMUNICATION
+from tracekit.store import Run
+
+COMPUTE, COPY = "compute", "copy"
+HOST_DEVICE = -1
+"""Device number of the training thread where it stands for the device."""
+
+COLUMNS = (
+    "device",
+    "class",
+    "start_ns",
+    "end_ns",
+    "name",
+    "kind",
+    "stream",
+    "correlation",
+    "launch_start_ns",
+    "launch_end_ns",
+    "launch_thread",
+)
+
+
+def has_device_events(run: Run) -> bool:
+    """Whether any rank of the run recorded a kernel, copy or memset."""
+    return run.n_rows("kernels") + run.n_rows("copies") > 0
+
+
+def activity(run: Run, rank: int) -> pl.LazyFrame:
+    """Events on the devices of one rank, sorted by device and start.
+
+    Returns:
+        `COLUMNS`: `class` is compute, communication or copy; `kind` the kernel's or the copy's;
+        the launch columns are null where the launch is not in the file.
+    """
+    return _on_devices(run, rank) if has_device_events(run) else _on_thread(run, rank)
+
+
+def training_thread(run: Run, rank: int) -> int | None:
+    """The thread with the step marks, else the one with most operator time; None without operators."""
+    marked = (
+        run.scan("annotations", rank)
+        .filter(pl.col("name").str.starts_with("ProfilerStep") & pl.col("thread").is_not_null())
+        .select(pl.col("thread").first())
+        .collect()
+    )
+    if marked.height and marked.item() is not None:
+        return int(marked.item())
+    busiest = (
+        run.scan("cpu_ops", rank)
+        .group_by("thread")
+        .agg(pl.col("dur_ns").sum())
+        .sort("dur_ns", "thread", descending=[True, False])
+        .collect()
+    )
+    return int(busiest["thread"][0]) if busiest.height and busiest["thread"][0] is not None else None
+
+
+def top_level(events: pl.LazyFrame) -> pl.LazyFrame:
+    """Events of one thread that no other of them encloses, sorted by start.
+
+    Of two that start together the longer one encloses the other.
+    """
+    end = pl.col("start_ns") + pl.col("dur_ns")
+    return (
+        events.sort(["start_ns", "dur_ns"], descending=[False, True])
+        .filter((end > end.cum_max().shift(1)).fill_null(value=True))
+        .sort("start_ns")
+    )
+
+
+def _on_devices(run: Run, rank: int) -> pl.LazyFrame:
+    is_communication = pl.col("kind") == COMMUNICATION
+    kernels = run.scan("kernels", rank).select(
+        "device",
+        pl.when(is_communication)
+        .then(pl.lit(COMMUNICATION))
+        .otherwise(pl.lit(COMPUTE))
+        .alias("class"),
+        "start_ns",
+        (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"),
+        "name",
+        "kind",
+        "stream",
+        "correlation",
+    )
+    copies = run.scan("copies", rank).select(
+        "device",
+        pl.lit(COPY).alias("class"),
+        "start_ns",
+        (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"),
+        "name",
+        "kind",
+        "stream",
+        "correlation",
+    )
+    calls = (
+        run.scan("launches", rank)
+        .drop_nulls("correlation")
+        .sort("start_ns")
+        .group_by("correlation")
+        .agg(
+            launch_start_ns=pl.col("start_ns").first(),
+            launch_end_ns=(pl.col("start_ns") + pl.col("dur_ns")).first(),
+            launch_thread=pl.col("thread").first(),
+        )
+    )
+    return (
+        pl.concat([kernels, copies])
+        .with_columns(pl.col("device").fill_null(0))
+        .join(calls, on="correlation", how="left", validate="m:1")
+        .select(COLUMNS)
+        .sort("device", "start_ns", "end_ns", "stream")
+    )
+
+
+def _on_thread(run: Run, rank: int) -> pl.LazyFrame:
+    thread = training_thread(run, rank)
+    end = pl.col("start_ns") + pl.col("dur_ns")
+    place = {
+        "device": pl.lit(HOST_DEVICE, dtype=pl.Int64),
+        "start_ns": pl.col("start_ns"),
+        "end_ns": end,
+        "name": pl.col("name"),
+        "correlation": pl.lit(None, dtype=pl.Int64),
+        "launch_start_ns": pl.col("start_ns"),
+        "launch_end_ns": pl.col("start_ns"),
+    }
+    operators = top_level(
+        run.scan("cpu_ops", rank).filter(
+            (pl.col("thread") == pl.lit(thread, dtype=pl.Int64))
+            & ~pl.col("name").str.starts_with("c10d::")
+        )
+    ).with_columns(
+        **place,
+        **{"class": pl.lit(COMPUTE)},
+        kind=pl.lit("operator"),
+        stream=pl.col("thread"),
+        launch_thread=pl.col("thread"),
+    )
+    gloo = (
+        run.scan("collectives", rank)
+        .filter(pl.col("source") == "gloo")
+        .with_columns(
+            **place,
+            **{"class": pl.lit(COMMUNICATION)},
+            kind=pl.lit(COMMUNICATION),
+            launch_thread=pl.col("stream"),
+        )
+    )
+    return pl.concat([operators.select(COLUMNS), gloo.select(COLUMNS)]).sort(
+        "device", "start_ns", "end_ns", "stream"
+    )

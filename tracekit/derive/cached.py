@@ -1,0 +1,63 @@
+"""Derived tables on disk: made once per run, found again by what they were made from.
+
+The key holds the identity of every source and the code of all stages up to here: a new file, a new
+rank or a new version makes new tables. A run folder that cannot be written is analysed without.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import polars as pl
+
+from tracekit.schema import Table
+from tracekit.store import Run
+
+log = logging.getLogger(__name__)
+
+
+def cached(
+    run: Run, table: Table, build: Callable[[], pl.DataFrame], rank: int | None = None
+) -> pl.LazyFrame:
+    """A derived table of one rank, or of the whole run: read if it is there, else built and kept.
+
+    Raises:
+        SchemaError: `build` returned other columns than the table declares.
+    """
+    name = "run" if rank is None else f"rank={rank:06d}"
+    path = run.folder / "derived" / key(run) / table.name / f"{name}.parquet"
+    if path.is_file():
+        return pl.scan_parquet(path)
+    rows = build()
+    table.check(rows)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{id(rows)}.tmp")
+        rows.write_parquet(temporary, compression="zstd")
+        temporary.replace(path)
+    except OSError as error:
+        log.debug("%s is not kept: %s", path, error)
+        return rows.lazy()
+    return pl.scan_parquet(path)
+
+
+def key(run: Run) -> str:
+    """Identity of the run's sources and of the code that derives tables from them."""
+    digest = hashlib.sha256(_code())
+    for capture in run.manifest.captures:
+        digest.update(msgspec.json.encode((capture.rank, capture.source, capture.code)))
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _code() -> bytes:
+    digest = hashlib.sha256()
+    here = Path(__file__).parent
+    for path in sorted([*here.glob("*.py"), *(here.parent / "schema").glob("*.py")]):
+        digest.update(path.read_bytes())
+    return digest.digest()

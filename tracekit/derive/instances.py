@@ -1,0 +1,149 @@
+"""Which calls on different ranks are one collective: matched by identifier, sequence number or order.
+
+The communicator's identifier joins exactly; so does the sequence number within a group (its name
+and members). Without both, calls of one communicator pair by order, after the windows of the ranks
+have been aligned: a rank whose capture opens some calls later is shifted, not late.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracekit.derive.cached import cached
+from tracekit.derive.kernel_kinds import POINT_TO_POINT
+from tracekit.derive.window_shift import paired_by_order
+from tracekit.schema.table import DEVICE, DUR, FLAG, I64, NAME, START, STREAM, TEXT, Column, Table
+from tracekit.store import Run
+
+INSTANCES = Table(
+    "collective_instances",
+    "collective on one rank, with the instance it is part of",
+    (
+        Column("rank", I64, "", "rank"),
+        Column("instance", I64, "", "number of the instance in the run; null when not matched"),
+        START,
+        DUR,
+        NAME,
+        DEVICE,
+        STREAM,
+        Column("correlation", I64, "", "joins the kernel"),
+        Column("operation", TEXT, "", "what the host called; null when not known"),
+        Column("group", TEXT, "", "group as a person reads it: name and members"),
+        Column("bytes_in", I64, "bytes", "bytes this rank puts in"),
+        Column("bytes_out", I64, "bytes", "bytes this rank gets"),
+        Column("n_expected", I64, "", "members of the group; null when not known"),
+        Column("n_seen", I64, "", "ranks matched"),
+        Column("has_even_splits", FLAG, "", "false where a rank sends members different amounts"),
+        Column("match", TEXT, "", "comms id, sequence, order, or not matched"),
+    ),
+)
+_MISSING = "∅"
+
+
+def instances(run: Run) -> pl.LazyFrame:
+    """All collectives of all ranks with their instance (`INSTANCES`), sorted by instance, then rank."""
+    return cached(run, INSTANCES, lambda: _instances(run))
+
+
+def _instances(run: Run) -> pl.DataFrame:
+    calls = _with_group(run.scan_all("collectives").collect())
+    if calls.is_empty():
+        return INSTANCES.empty()
+    is_id = pl.col("comms_id").is_not_null()
+    is_numbered = ~is_id & pl.col("sequence").is_not_null() & (pl.col("group_key") != _MISSING)
+    by_id = calls.filter(is_id).with_columns(
+        instance_key=pl.format("id {}", "comms_id"), match=pl.lit("comms id")
+    )
+    by_sequence = calls.filter(is_numbered).with_columns(
+        instance_key=pl.format(
+            "seq {} {} {}", "group_key", pl.col("operation").is_in(list(POINT_TO_POINT)), "sequence"
+        ),
+        match=pl.lit("sequence"),
+    )
+    rest = calls.filter(~is_id & ~is_numbered)
+    by_order = paired_by_order(rest) if rest.height else rest.with_columns(
+        instance_key=pl.lit(None, dtype=pl.String), match=pl.lit("order")
+    )
+    columns = [*calls.columns, "instance_key", "match"]
+    return _numbered(pl.concat([part.select(columns) for part in (by_id, by_sequence, by_order)]))
+
+
+def _with_group(calls: pl.DataFrame) -> pl.DataFrame:
+    """Add `group_key`, `group_label` and the order of each call within its rank.
+
+    A group is its name and members; point-to-point calls are keyed by the pair instead. Where
+    neither is recorded the communicator is its stream, by order of first use on the rank.
+    """
+    stream_order = (
+        pl.col("stream").fill_null(-1).rank("dense").over("rank").cast(pl.Int64)
+    )
+    members = pl.col("members").list.sort()
+    listed = members.cast(pl.List(pl.String)).list.join(",")
+    pair = pl.concat_list(
+        pl.coalesce("source_rank", "rank"), pl.coalesce("destination_rank", "rank")
+    ).list.sort()
+    is_pair = pl.col("operation").is_in(list(POINT_TO_POINT)) & (
+        pl.col("source_rank").is_not_null() | pl.col("destination_rank").is_not_null()
+    )
+    name = pl.col("group").fill_null("")
+    return calls.with_columns(
+        communicator=pl.format("stream {}", stream_order),
+        group_key=pl.when(is_pair)
+        .then(pl.format("pair {} {}", pair.cast(pl.List(pl.String)).list.join("-"), name))
+        .when(members.is_not_null())
+        .then(pl.format("{} [{}]", name, listed))
+        .otherwise(pl.lit(_MISSING)),
+        group_label=pl.when(members.is_not_null())
+        .then(pl.format("{} ({} ranks: {})", name, members.list.len(), short_ranks(members)))
+        .when(pl.col("group").is_not_null())
+        .then(name)
+        .otherwise(pl.lit("not recorded")),
+    ).sort("rank", "start_ns", "stream", maintain_order=True)
+
+
+def short_ranks(members: pl.Expr) -> pl.Expr:
+    """Member list as a person reads it: "0–7" for a run of numbers, else the first few."""
+    first, last = members.list.first(), members.list.last()
+    is_run = (last - first + 1) == members.list.len()
+    few = members.list.head(6).cast(pl.List(pl.String)).list.join(", ")
+    return (
+        pl.when(is_run)
+        .then(pl.format("{}–{}", first, last))
+        .when(members.list.len() > 6)
+        .then(pl.format("{}, …", few))
+        .otherwise(few)
+    )
+
+
+def _numbered(matched: pl.DataFrame) -> pl.DataFrame:
+    """Number instances by their first start; one call a rank and instance, others are not matched."""
+    repeated = pl.col("instance_key").is_not_null() & pl.struct(
+        "instance_key", "rank"
+    ).is_duplicated()
+    order = (
+        matched.drop_nulls("instance_key")
+        .group_by("instance_key")
+        .agg(pl.col("start_ns").min(), n_seen=pl.col("rank").n_unique().cast(pl.Int64))
+        .sort("start_ns", "instance_key")
+        .select("instance_key", "n_seen", instance=pl.int_range(pl.len(), dtype=pl.Int64))
+    )
+    splits = pl.col("splits_in").list.eval(pl.element().n_unique()).list.first()
+    return (
+        matched.with_columns(
+            instance_key=pl.when(~repeated).then("instance_key"),
+        )
+        .join(order, on="instance_key", how="left", validate="m:1")
+        .with_columns(
+            n_expected=pl.when(pl.col("operation").is_in(list(POINT_TO_POINT)))
+            .then(2)
+            .otherwise("group_size"),
+            n_seen=pl.col("n_seen").fill_null(1),
+            has_even_splits=(splits <= 1).fill_null(value=True),
+            match=pl.when(pl.col("instance").is_null())
+            .then(pl.lit("not matched"))
+            .otherwise("match"),
+            group="group_label",
+        )
+        .select(list(INSTANCES.schema))
+        .sort("instance", "rank", "start_ns", nulls_last=True)
+    )

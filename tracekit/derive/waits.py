@@ -1,0 +1,90 @@
+"""How long each rank waited inside each collective, without clocks.
+
+x = min d over the members is the transfer of the instance, d − x the wait of a rank: no member can
+leave before the last has entered, so the one that came last stays shortest. It holds only where
+that is so (all-reduce, all-gather, reduce-scatter, barrier, even all-to-all) and bytes are equal;
+elsewhere the wait is null, "not known", never zero.
+
+The ends of an instance tell how sure that is: with each rank's constant clock offset removed, their
+spread is the error of the instance.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracekit.derive.cached import cached
+from tracekit.derive.instances import INSTANCES, instances
+from tracekit.derive.kernel_kinds import SYNCHRONIZING
+from tracekit.schema.table import I64, Column, Table
+from tracekit.store import Run
+
+MAX_BYTES_SPREAD = 0.01
+"""Members of one instance may differ by this share: FSDP's last rank has some elements less."""
+
+WAITS = Table(
+    "waits",
+    "collective on one rank with its wait and lateness",
+    (
+        *INSTANCES.columns,
+        Column("wait_ns", I64, "ns", "time inside the call before the last rank entered; null when not known"),
+        Column("transfer_ns", I64, "ns", "transfer of the instance: the shortest member"),
+        Column("late_ns", I64, "ns", "how much later than the median member this rank entered"),
+        Column("error_ns", I64, "ns", "spread of the instance's ends, clock offsets removed"),
+    ),
+)
+
+
+def waits(run: Run) -> pl.LazyFrame:
+    """All collectives with waits (`WAITS`), sorted by instance, then rank."""
+    return cached(run, WAITS, lambda: _waits(instances(run).collect()))
+
+
+def is_split() -> pl.Expr:
+    """Whether waiting and transfer of an instance can be told apart without clocks."""
+    nbytes = pl.col("bytes_in")
+    largest = nbytes.max().over("instance")
+    is_even = (largest - nbytes.min().over("instance")) <= MAX_BYTES_SPREAD * largest
+    return (
+        pl.col("instance").is_not_null()
+        & (pl.col("n_seen") > 1)
+        & pl.col("operation").is_in(list(SYNCHRONIZING))
+        & (pl.col("operation").n_unique().over("instance") == 1)
+        & pl.col("has_even_splits").all().over("instance")
+        & is_even.fill_null(value=True)
+    ).fill_null(value=False)
+
+
+def wait_ns() -> pl.Expr:
+    """Time a rank spent in an instance beyond the shortest member."""
+    return pl.col("dur_ns") - pl.col("dur_ns").min().over("instance")
+
+
+def late_ns() -> pl.Expr:
+    """How much later than the median member a rank entered: they leave together, so it stays shorter."""
+    return (pl.col("dur_ns").median().over("instance") - pl.col("dur_ns")).round().cast(pl.Int64)
+
+
+def _waits(calls: pl.DataFrame) -> pl.DataFrame:
+    end = pl.col("start_ns") + pl.col("dur_ns")
+    split = is_split()
+    reference = end.median().over("instance").round().cast(pl.Int64)
+    return (
+        calls.with_columns(is_split=split)
+        .with_columns(from_median_ns=pl.when("is_split").then(end - reference))
+        .with_columns(
+            aligned_ns=pl.col("from_median_ns")
+            - pl.col("from_median_ns").median().over("rank", "group").round().cast(pl.Int64)
+        )
+        .with_columns(
+            wait_ns=pl.when("is_split").then(wait_ns()),
+            transfer_ns=pl.when("is_split").then(pl.col("dur_ns").min().over("instance")),
+            late_ns=pl.when("is_split").then(late_ns()),
+            error_ns=pl.when("is_split").then(
+                pl.col("aligned_ns").max().over("instance")
+                - pl.col("aligned_ns").min().over("instance")
+            ),
+        )
+        .select(list(WAITS.schema))
+        .sort("instance", "rank", "start_ns", nulls_last=True)
+    )

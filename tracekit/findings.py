@@ -1,0 +1,380 @@
+"""Findings and the result: plain data, the only thing a report, a terminal or another program reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from tracekit.errors import InputError
+from tracekit.units import Quantity, Unit
+
+SCHEMA_VERSION = 1
+
+Cell = str | int | float | bool | None
+"""What a table of evidence may hold."""
+
+
+class Status(StrEnum):
+    """How a detector ended: a problem, none, not enough data, or a fault of the detector itself."""
+
+    FOUND = "found"
+    CLEAR = "clear"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+class Severity(StrEnum):
+    """How much of the GPU time the low end of the saving is: ≥ 10 %, ≥ 1 %, less."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+class Level(StrEnum):
+    """How sure a finding is."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class Cause(StrEnum):
+    """The fixed vocabulary of causes. Adding one changes SCHEMA_VERSION."""
+
+    SLOW_DEVICE = "slow-device"
+    THROTTLED_DEVICE = "throttled-device"
+    HETEROGENEOUS_DEVICE = "heterogeneous-device"
+    SLOW_HOST = "slow-host"
+    DATA_IMBALANCE = "data-imbalance"
+    SEQUENCE_LENGTH_IMBALANCE = "sequence-length-imbalance"
+    EXPERT_IMBALANCE = "expert-imbalance"
+    MODALITY_IMBALANCE = "modality-imbalance"
+    STAGE_IMBALANCE = "stage-imbalance"
+    MICROBATCH_IMBALANCE = "microbatch-imbalance"
+    INPUT_PIPELINE = "input-pipeline"
+    GARBAGE_COLLECTION = "garbage-collection"
+    HOST_PAUSE = "host-pause"
+    HOST_SYNC = "host-sync"
+    LAUNCH_OVERHEAD = "launch-overhead"
+    ALLOCATOR = "allocator"
+    COMPILATION = "compilation"
+    CHECKPOINT = "checkpoint"
+    CPU_OPTIMIZER = "cpu-optimizer"
+    HOST_OTHER = "host-other"
+    SLOW_LINK = "slow-link"
+    SLOW_GROUP = "slow-group"
+    NETWORK_TAIL = "network-tail"
+    SMALL_MESSAGES = "small-messages"
+    SERIALIZED_STREAMS = "serialized-streams"
+    CONTENTION = "contention"
+    EXPOSED_COMMUNICATION = "exposed-communication"
+    COPY_IN_OUT = "copy-in-out"
+    TOPOLOGY_SETTING = "topology-setting"
+    PIPELINE_BUBBLE = "pipeline-bubble"
+    LONG_TAIL_ROLLOUT = "long-tail-rollout"
+    PHASE_INTERFERENCE = "phase-interference"
+    REPEATED_WORK = "repeated-work"
+    RECOMPUTE = "recompute"
+    KERNEL_EFFICIENCY = "kernel-efficiency"
+    LOW_OCCUPANCY = "low-occupancy"
+    PRECISION = "precision"
+    MEMORY_BANDWIDTH = "memory-bandwidth"
+    MEMORY_PRESSURE = "memory-pressure"
+    OFFLOAD = "offload"
+    POWER_CAP = "power-cap"
+    CLOCK_SETTING = "clock-setting"
+    RESTART = "restart"
+    PEER_FAILURE = "peer-failure"
+    MISSING_CALL = "missing-call"
+    MISMATCHED_CALL = "mismatched-call"
+    PROFILER_OVERHEAD = "profiler-overhead"
+    UNKNOWN = "unknown"
+
+
+class Change(StrEnum):
+    """What kind of change a recommendation asks for."""
+
+    SETTING = "setting"
+    CODE = "code"
+    HARDWARE = "hardware"
+    CHANGES_TRAINING = "changes training"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A low and a high end, both of the unit the field's name says."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """How sure, and the reason in one sentence."""
+
+    level: Level
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """What fixing it buys.
+
+    `per_step_ns` is time off the mean step. `share` is its low end as a share of GPU time, which the
+    severity follows; `share_high` the high end. `assumes` is the sentence the figure rests on.
+    """
+
+    per_step_ns: Range
+    share: float
+    share_high: float
+    gpu_hours_per_day: Range
+    assumes: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """What to do: a sentence, the kind of change, and commands or settings to copy."""
+
+    text: str
+    kind: Change
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of an evidence table: the label a person reads and the unit of its numbers."""
+
+    label: str
+    unit: Unit = Unit.TEXT
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A small table that shows where a figure comes from. Rows are as long as `columns`."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Where to look: who waited, and the window (nanoseconds since the run's epoch)."""
+
+    victims: tuple[int, ...] = ()
+    start_ns: int | None = None
+    end_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One conclusion about one subject. `(id, subject)` is unique and stable between runs.
+
+    `ranks` are the ranks at fault; those who waited stand in `scope.victims`. A clear finding
+    carries the measured value; a skipped one says in `why` which data would settle it and how to
+    record them.
+    """
+
+    id: str
+    subject: str
+    status: Status
+    title: str
+    severity: Severity | None = None
+    cause: Cause | None = None
+    ranks: tuple[int, ...] = ()
+    groups: tuple[str, ...] = ()
+    phases: tuple[str, ...] = ()
+    steps: tuple[int, ...] = ()
+    measured: Quantity | None = None
+    limit: Quantity | None = None
+    confidence: Confidence | None = None
+    saving: Saving | None = None
+    recommendation: Recommendation | None = None
+    evidence: tuple[Evidence, ...] = ()
+    scope: Scope | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFile:
+    """One file that was read: its rank, what it held, and what was lost of it."""
+
+    path: str
+    rank: int
+    size_bytes: int
+    n_events: int
+    n_dropped: int
+    why: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where the run came from. `others` are runs and files that lay beside it and were left out."""
+
+    path: str
+    files: tuple[SourceFile, ...]
+    n_dropped: int = 0
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankFacts:
+    """One rank: where it ran. A null was not recorded."""
+
+    rank: int
+    host: str | None
+    gpu_model: str | None
+    backend: str | None
+    devices: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """The run as a whole. `world_size` is what the job says, `ranks` what was found."""
+
+    world_size: int
+    ranks: tuple[RankFacts, ...]
+    missing_ranks: tuple[int, ...]
+    steps: tuple[int, ...]
+    step_source: str
+    averaged_steps: tuple[int, ...]
+    averaged_why: str
+    devices: tuple[str, ...]
+    layout: dict[str, int]
+    clock_error_ns: float | None
+    device_kind: str
+    step_ns: float
+    n_gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Where the time of one rank's device goes, over one step or the whole trace.
+
+    The five parts add up to `dur_ns` exactly; the three `…_communication` splits (waiting,
+    transfer, unsplit) add up to `exposed_communication_ns`. `step` is null over the whole trace.
+    `is_averaged` says whether the step enters the averages.
+    """
+
+    rank: int
+    device: int
+    step: int | None
+    start_ns: int
+    dur_ns: int
+    exposed_compute_ns: int
+    overlapped_ns: int
+    exposed_communication_ns: int
+    exposed_copy_ns: int
+    idle_ns: int
+    exposed_waiting_ns: int
+    exposed_transfer_ns: int
+    unsplit_communication_ns: int
+    is_complete: bool
+    is_averaged: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Efficiency:
+    """Load balance × communication efficiency of the mean step (POP metrics; shown without a replay).
+
+    `load_balance_share` = mean C / max C, `communication_share` = max C / T, with C the compute time
+    of a rank and T the mean step; the bars in ns (mean C, max C − mean C, T − max C) sum to T.
+    """
+
+    load_balance_share: float
+    communication_share: float
+    mean_compute_ns: float
+    imbalance_ns: float
+    remainder_ns: float
+    step_ns: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """One check of how well the capture was recorded; `rank` is null for the run as a whole."""
+
+    check: str
+    severity: Severity
+    rank: int | None
+    count: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Everything a report needs. The three sentences of `headline` say cause, saving and cure."""
+
+    schema_version: int = SCHEMA_VERSION
+    tracekit_version: str
+    created: str
+    source: Source
+    run: RunFacts
+    headline: tuple[str, ...]
+    efficiency: Efficiency | None
+    breakdown: tuple[Parts, ...]
+    whole: tuple[Parts, ...]
+    findings: tuple[Finding, ...]
+    quality: tuple[Quality, ...]
+    what_if: None = None
+    inefficiencies: tuple[dict[str, str], ...] = field(default=())
+
+
+def write_result(result: Result, path: Path) -> None:
+    """Write result.json whole: to a temporary name first, then renamed."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_bytes(encoded_result(result))
+    temporary.replace(path)
+
+
+def encoded_result(result: Result) -> bytes:
+    """The result as indented JSON; numbers are finite."""
+    return msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n"
+
+
+def read_result(path: Path) -> Result:
+    """Read a result.json.
+
+    Raises:
+        InputError: the file is not a result, or one of another schema version.
+    """
+    hint = "Analyse the run again: tracekit analyze PATH"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", hint=hint) from error
+    try:
+        version = msgspec.json.decode(data, type=_Versioned).schema_version
+        if version != SCHEMA_VERSION:
+            raise InputError(f"{path}: schema version {version}, not {SCHEMA_VERSION}", hint=hint)
+        return msgspec.json.decode(data, type=Result)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{path}: not a result of tracekit: {error}", hint=hint) from error
+
+
+def ranked(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Found first, by severity, then by saving; then clear, skipped and failed ones, by id."""
+    order = {Status.FOUND: 0, Status.FAILED: 1, Status.CLEAR: 2, Status.SKIPPED: 3}
+    weight = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2, None: 3}
+
+    def key(finding: Finding) -> tuple[int, int, float, str, str]:
+        high_ns = finding.saving.per_step_ns.high if finding.saving else 0.0
+        return order[finding.status], weight[finding.severity], -high_ns, finding.id, finding.subject
+
+    return tuple(sorted(findings, key=key))
+
+
+def with_severity(finding: Finding) -> Finding:
+    """Give a found finding its severity from the low end of its saving; others have none."""
+    if finding.status is not Status.FOUND or finding.severity is not None:
+        return finding
+    share = finding.saving.share if finding.saving else 0.0
+    severity = Severity.CRITICAL if share >= 0.10 else Severity.WARNING if share >= 0.01 else Severity.INFO
+    return replace(finding, severity=severity)
+
+
+class _Versioned(msgspec.Struct):
+    schema_version: int

@@ -1,0 +1,57 @@
+"""The stored tables of a run. A stored format is public: adding one is a deliberate import here."""
+
+from __future__ import annotations
+
+from tracekit.schema.annotations import ANNOTATIONS
+from tracekit.schema.collectives import COLLECTIVES
+from tracekit.schema.copies import COPIES
+from tracekit.schema.cpu_ops import CPU_OPS
+from tracekit.schema.kernels import KERNELS
+from tracekit.schema.launches import LAUNCHES
+from tracekit.schema.memory import MEMORY
+from tracekit.schema.other_events import OTHER_EVENTS
+from tracekit.schema.python_frames import PYTHON_FRAMES
+from tracekit.schema.ranks import RANKS
+from tracekit.schema.steps import STEPS
+from tracekit.schema.syncs import SYNCS
+from tracekit.schema.table import Column, Table
+
+SCHEMA_VERSION = 1
+"""Version of the stored tables; a run of another version is converted again."""
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        RANKS,
+        STEPS,
+        KERNELS,
+        COPIES,
+        LAUNCHES,
+        CPU_OPS,
+        ANNOTATIONS,
+        PYTHON_FRAMES,
+        COLLECTIVES,
+        SYNCS,
+        MEMORY,
+        OTHER_EVENTS,
+    )
+}
+
+__all__ = [
+    "ANNOTATIONS",
+    "COLLECTIVES",
+    "COPIES",
+    "CPU_OPS",
+    "KERNELS",
+    "LAUNCHES",
+    "MEMORY",
+    "OTHER_EVENTS",
+    "PYTHON_FRAMES",
+    "RANKS",
+    "SCHEMA_VERSION",
+    "STEPS",
+    "SYNCS",
+    "TABLES",
+    "Column",
+    "Table",
+]

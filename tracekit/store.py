@@ -1,0 +1,253 @@
+"""A run on disk: a folder of Parquet files, one per table and rank, and a manifest.
+
+Everything is written to a temporary name and renamed, so a kill at any moment leaves a readable
+folder. `captures/rank=….json` is written last for each rank: a rank that has it is complete.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import polars as pl
+import pyarrow.parquet as pq
+
+from tracekit.errors import InputError
+from tracekit.schema import SCHEMA_VERSION, TABLES
+
+ROWS_PER_GROUP = 128 << 10
+MANIFEST = "manifest.json"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceIdentity:
+    """One source file as it was when it was converted; another size or time means another file."""
+
+    path: str
+    size_bytes: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One check of the quality of a rank's capture; `count` is how many events it concerns."""
+
+    check: str
+    severity: str
+    count: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capture:
+    """One converted rank: where it came from, what was read, written, dropped and why."""
+
+    rank: int
+    rank_source: str
+    source: SourceIdentity
+    collector: str
+    code: str
+    epoch_ns: int
+    host: str | None = None
+    backend: str | None = None
+    world_size: int | None = None
+    is_clock_base_known: bool = True
+    n_events: int = 0
+    n_bytes: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    n_by_category: dict[str, int] = field(default_factory=dict)
+    n_rows: dict[str, int] = field(default_factory=dict)
+    window_start_ns: int | None = None
+    window_end_ns: int | None = None
+    flags: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+    quality: tuple[Check, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The run as a whole. Times in its tables are nanoseconds since `epoch_ns` (Unix)."""
+
+    schema_version: int = SCHEMA_VERSION
+    tracekit_version: str
+    name: str
+    source: str
+    epoch_ns: int
+    world_size: int
+    captures: tuple[Capture, ...]
+    missing_ranks: tuple[int, ...] = ()
+    layout: dict[str, int] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
+    is_redacted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A readable run: its folder and manifest."""
+
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Ranks that were found, in order."""
+        return tuple(capture.rank for capture in self.manifest.captures)
+
+    def capture(self, rank: int) -> Capture:
+        """Facts of one rank."""
+        return next(capture for capture in self.manifest.captures if capture.rank == rank)
+
+    def scan(self, table: str, rank: int) -> pl.LazyFrame:
+        """Rows of one table of one rank, with the columns of its schema; empty where none was written."""
+        path = rank_path(self.folder, table, rank)
+        return pl.scan_parquet(path) if path.exists() else TABLES[table].empty().lazy()
+
+    def scan_all(self, table: str) -> pl.LazyFrame:
+        """Rows of one table of all ranks with a leading column `rank` (Int64), rank by rank."""
+        frames = [
+            self.scan(table, rank).select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
+            for rank in self.ranks
+        ]
+        return pl.concat(frames)
+
+    def n_rows(self, table: str) -> int:
+        """Rows of a table over all ranks, from the manifest."""
+        return sum(capture.n_rows.get(table, 0) for capture in self.manifest.captures)
+
+
+def open_run(folder: str | Path, /) -> Run:
+    """Open a run folder.
+
+    Raises:
+        InputError: no manifest there, or one that this version cannot read.
+    """
+    path = Path(folder) / MANIFEST
+    if not path.is_file():
+        raise InputError(
+            f"{folder}: not a run: no {MANIFEST} in it",
+            hint="Make a run from traces: tracekit convert SOURCE RUN",
+        )
+    manifest = read_json(path, Manifest)
+    if manifest.schema_version != SCHEMA_VERSION:
+        raise InputError(
+            f"{path}: schema version {manifest.schema_version}, not {SCHEMA_VERSION}",
+            hint="Convert the trace again: tracekit convert SOURCE RUN",
+        )
+    return Run(Path(folder), manifest)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a path is a run folder."""
+    return (folder / MANIFEST).is_file()
+
+
+def rank_path(folder: Path, table: str, rank: int) -> Path:
+    """The Parquet file of one table of one rank."""
+    return folder / table / f"rank={rank:06d}.parquet"
+
+
+def capture_path(folder: Path, rank: int) -> Path:
+    """The record of a converted rank, written after all its tables."""
+    return folder / "captures" / f"rank={rank:06d}.json"
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a dataclass as JSON, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
+    temporary.replace(path)
+
+
+def read_json(path: Path, kind: type[T]) -> T:
+    """Read a dataclass from JSON.
+
+    Raises:
+        InputError: the file is damaged or holds something else.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise InputError(
+            f"{path}: cannot be read: {error}",
+            hint="Convert the trace again: tracekit convert SOURCE RUN",
+        ) from error
+
+
+class TableWriter:
+    """Writes the tables of one rank: rows are appended, groups of rows go to disk as they fill.
+
+    `close` renames every file into place; until then nothing of this rank can be seen.
+    """
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        """Start with no table open."""
+        self._folder = folder
+        self._rank = rank
+        self._pending: dict[str, list[pl.DataFrame]] = {}
+        self._writers: dict[str, pq.ParquetWriter] = {}
+        self.n_rows: dict[str, int] = {}
+
+    def append(self, table: str, rows: pl.DataFrame) -> None:
+        """Add rows of a host table; each full group is sorted by start and written."""
+        pending = self._pending.setdefault(table, [])
+        pending.append(rows)
+        if sum(frame.height for frame in pending) >= ROWS_PER_GROUP:
+            self._flush(table)
+
+    def write(self, table: str, rows: pl.DataFrame) -> None:
+        """Write a whole table, in the order given."""
+        TABLES[table].check(rows)
+        self._pending[table] = []
+        for start in range(0, rows.height, ROWS_PER_GROUP):
+            self._write_group(table, rows.slice(start, ROWS_PER_GROUP))
+
+    def close(self) -> None:
+        """Finish every file and rename it into place; empty tables leave no file."""
+        for table in list(self._pending):
+            self._flush(table)
+        for table, writer in self._writers.items():
+            writer.close()
+            path = rank_path(self._folder, table, self._rank)
+            path.with_suffix(".tmp").replace(path)
+        for table in TABLES:
+            if table not in self._writers:
+                rank_path(self._folder, table, self._rank).unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Close and remove what was written so far."""
+        for table, writer in self._writers.items():
+            writer.close()
+            rank_path(self._folder, table, self._rank).with_suffix(".tmp").unlink(missing_ok=True)
+
+    def _flush(self, table: str) -> None:
+        pending = self._pending.pop(table, [])
+        if pending:
+            rows = pl.concat(pending)
+            TABLES[table].check(rows)
+            self._write_group(table, rows.sort("start_ns", maintain_order=True))
+
+    def _write_group(self, table: str, rows: pl.DataFrame) -> None:
+        if rows.is_empty():
+            return
+        arrow = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+        writer = self._writers.get(table)
+        if writer is None:
+            path = rank_path(self._folder, table, self._rank).with_suffix(".tmp")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            writer = pq.ParquetWriter(path, arrow.schema, compression="zstd")
+            self._writers[table] = writer
+        writer.write_table(arrow, row_group_size=ROWS_PER_GROUP)
+        self.n_rows[table] = self.n_rows.get(table, 0) + rows.height
+
+
+def remove_run(folder: Path) -> None:
+    """Remove what a run folder holds: its tables, captures, caches and manifest, nothing else."""
+    for name in (*TABLES, "captures", "derived"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    (folder / MANIFEST).unlink(missing_ok=True)
