@@ -258,8 +258,9 @@
 
   if (form) {
     let wait = 0;
-    form.addEventListener("submit", (event) => { event.preventDefault(); apply(); });
-    form.addEventListener("input", () => { clearTimeout(wait); wait = setTimeout(apply, 150); });
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("input", () => { clearTimeout(wait); wait = setTimeout(apply, 300); });
+    form.addEventListener("change", () => { clearTimeout(wait); apply(); });
     form.addEventListener("reset", () => setTimeout(apply));
     document.getElementById("filter-faulty")?.addEventListener("click", (event) => {
       document.getElementById("filter-ranks").value = event.target.dataset.ranks;
