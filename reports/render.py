@@ -50,7 +50,7 @@ def report_html(result: Result, /) -> str:
     shown = shown_sections(result)
     has_charts = any('<div class="chart"' in section.body for section in shown)
     plotly = Markup(get_plotlyjs() if has_charts else "")  # noqa: S704 - a library, not data
-    return rendered(
+    page = rendered(
         "page.html.j2",
         title=PurePath(result.source.path).name or result.source.path,
         result=result,
@@ -64,6 +64,7 @@ def report_html(result: Result, /) -> str:
         has_filter=len(result.run.ranks) > 1 or len(result.run.steps) > 1,
         faulty=ranks_text(faulty_ranks(result), max_spans=64).replace("\u2013", "-"),
     )
+    return str(page)
 
 
 def write_report(result: Result, path: Path) -> None:
