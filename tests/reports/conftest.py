@@ -323,7 +323,7 @@ def hostile():
     )
     findings = tuple(
         Finding(
-            id="straggler-rank",
+            id=f"straggler-{status}",
             subject=text,
             status=status,
             title=text,

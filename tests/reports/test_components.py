@@ -26,8 +26,8 @@ from tracekit.units import Unit
     [
         ((), ""),
         ((3,), "3"),
-        ((7, 0, 1, 2, 2), "0–2, 7"),
-        (range(1024), "0–1023"),
+        ((7, 0, 1, 2, 2), "0\u20132, 7"),
+        (range(1024), "0\u20131023"),
         (range(0, 20, 2), "0, 2, 4, 6, 8, 10, … and 4 more"),
     ],
 )
@@ -76,9 +76,9 @@ def test_a_name_longer_than_any_compiler_makes_is_cut_for_good():
         (1023, Unit.TEXT, "1023"),
         (1023, Unit.COUNT, "1,023"),
         (True, Unit.TEXT, "yes"),
-        (None, Unit.NS, "–"),
-        (float("nan"), Unit.NS, "–"),
-        (float("inf"), Unit.NS, "–"),
+        (None, Unit.NS, "\u2013"),
+        (float("nan"), Unit.NS, "\u2013"),
+        (float("inf"), Unit.NS, "\u2013"),
     ],
 )
 def test_cells_are_printed_in_their_unit(cell, unit, text):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import replace
+from html.parser import HTMLParser
 
 import pytest
 
@@ -16,6 +18,15 @@ MAX_BYTES = 6_000_000
 @pytest.fixture(params=["straggler", "healthy", "single", "hostile", "large"])
 def page(request):
     return report_html(request.getfixturevalue(request.param))
+
+
+def attributes(page):
+    """Names of all attributes, as a browser's parser sees them."""
+    names = set()
+    parser = HTMLParser()
+    parser.handle_starttag = lambda _tag, attrs: names.update(name for name, _ in attrs)
+    parser.feed(without_scripts(page))
+    return names
 
 
 def without_scripts(page):
@@ -62,7 +73,7 @@ def test_every_script_of_a_hostile_page_is_ours(hostile):
         ]
     )
     assert page.count("</script>") == len(opened)
-    assert re.findall(r"<[^>]*\sonerror=", without_scripts(page)) == []
+    assert attributes(page) & {"onerror", "onload", "srcdoc", "src"} == set()
     assert "{{ 7 * 7 }}" in page
 
 
@@ -89,14 +100,14 @@ def test_the_first_screen_says_cause_saving_cure_and_facts(straggler):
     for sentence in straggler.headline:
         assert sentence in screen
     assert ">8 of 8 found<" in screen
-    assert ">8 × NVIDIA H100 80GB HBM3<" in screen
+    assert ">8 \u00d7 NVIDIA H100 80GB HBM3<" in screen
     assert ">2 of 4<" in screen
     assert ">12 µs<" in screen
-    # 70 + 10 + 20 ms make up the 100 ms step; 0.875 × 0.8 = 0.7.
+    # 70 + 10 + 20 ms make up the 100 ms step; 0.875 times 0.8 = 0.7.
     assert "Compute 70 ms" in screen
     assert "Imbalance 10 ms" in screen
     assert "rest 20 ms" in screen
-    assert "Load balance 87.5 % × communication efficiency 80.0 % = 70.0 %" in screen
+    assert "Load balance 87.5 % \u00d7 communication efficiency 80.0 % = 70.0 %" in screen
 
 
 def test_the_widths_of_the_efficiency_bar_are_the_shares_of_the_step(straggler):
@@ -125,7 +136,7 @@ def test_a_run_in_which_nothing_could_be_checked_is_not_called_healthy(single):
     page = report_html(single)
     assert "Not enough data" in page
     assert "Healthy" not in page
-    assert "3 ranks of 4 missing (1–3)" in page
+    assert "3 ranks of 4 missing (1\u20133)" in page
     assert "the training thread stands for the device" in page
 
 
@@ -137,8 +148,6 @@ def test_the_report_is_written_whole(tmp_path, healthy):
 
 
 def test_a_lone_surrogate_is_written_as_text(tmp_path, healthy):
-    from dataclasses import replace
-
     path = tmp_path / "report.html"
     write_report(replace(healthy, headline=("kernel \ud800 is slow",)), path)
     assert r"kernel \ud800 is slow" in path.read_text("utf-8")

@@ -66,7 +66,7 @@ def test_a_finding_shows_its_figures_and_what_they_rest_on(straggler):
         "<b>18.0 % to 20.0 %</b> of GPU time",
         "<b>34.6 to 38.4</b> GPU-hours per day",
         "Assumes: <bdi>Rank 5 loads its data as fast as the median rank.</bdi>",
-        "<dt>Ranks that wait</dt><dd>0–4, 6–7</dd>",
+        "<dt>Ranks that wait</dt><dd>0\u20134, 6\u20137</dd>",
         "<dt>Measured</dt><dd>95.0 %</dd>",
         "<dt>Limit</dt><dd>50.0 %</dd>",
         "1,234.567891 s to 1,234.667891 s",
