@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 
 from tracekit.findings import Cell, Column, Finding, Range, Severity, Status
 from tracekit.reports.mean_step import MAX_ROWS
+from tracekit.reports.templating import visible
 from tracekit.units import Quantity, Unit, text
 
 if TYPE_CHECKING:
@@ -28,16 +29,23 @@ SEVERITY_LABELS = {
 
 def name(value: str, n_chars: int = 90) -> Markup:
     """A name from a trace, isolated from the text around it; a long one is cut and expandable."""
+    value = visible(value)
     if len(value) <= n_chars:
         return Markup("<bdi>{}</bdi>").format(value)
-    n_tail = n_chars // 4
-    short = f"{value[: n_chars - n_tail - 1]}…{value[-n_tail:]}"
     full = value[:MAX_NAME_CHARS]
     if len(value) > MAX_NAME_CHARS:
         full += f"… ({len(value) - MAX_NAME_CHARS:,} more characters)"
     return Markup(
         '<bdi class="long" role="button" tabindex="0" aria-expanded="false" title="{}">{}</bdi>'
-    ).format(full, short)
+    ).format(full, shortened(value, n_chars))
+
+
+def shortened(value: str, n_chars: int) -> str:
+    """At most `n_chars` characters: the start and the end, which tell template instances apart."""
+    if len(value) <= n_chars:
+        return value
+    n_tail = n_chars // 4
+    return f"{value[: n_chars - n_tail - 1]}…{value[-n_tail:]}"
 
 
 def badge(label: str, kind: str) -> Markup:
@@ -171,9 +179,11 @@ def found(findings: Iterable[Finding], status: Status) -> tuple[Finding, ...]:
 
 def _head(column: Column) -> Markup:
     numeric = Markup("") if column.unit is Unit.TEXT else Markup(' class="n"')
-    return Markup('<th scope="col"{}><button type="button" class="sort">{}</button></th>').format(
-        numeric, name(column.label, 40)
-    )
+    label = visible(column.label)
+    return Markup(
+        '<th scope="col"{}><button type="button" class="sort">'
+        '<bdi title="{}">{}</bdi></button></th>'
+    ).format(numeric, label[:MAX_NAME_CHARS], shortened(label, 40))
 
 
 def _row(columns: Sequence[Column], row: Sequence[Cell | Markup], row_id: str | None) -> Markup:

@@ -17,7 +17,7 @@ from tracekit.reports.charts import numbers
 from tracekit.reports.components import ranks_text
 from tracekit.reports.first_screen import first_screen
 from tracekit.reports.mean_step import faulty_ranks
-from tracekit.reports.templating import asset, asset_names, rendered
+from tracekit.reports.templating import asset, asset_names, rendered, visible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ def report_html(result: Result, /) -> str:
     plotly = Markup(get_plotlyjs() if has_charts else "")  # noqa: S704 - a library, not data
     page = rendered(
         "page.html.j2",
-        title=PurePath(result.source.path).name or result.source.path,
+        title=visible(PurePath(result.source.path).name or result.source.path),
         result=result,
         policy=policy((*scripts, plotly)),
         styles=tuple(asset(name) for name in asset_names(".css")),

@@ -14,6 +14,24 @@ FOLDER = Path(__file__).parent
 # Inside <script> the parser knows no entities: "</script>" ends the element wherever it stands.
 _SCRIPT_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
+# What a browser would obey rather than show: a command with a bidirectional override reads
+# differently from what is copied. Control characters, lone surrogates, bidirectional controls.
+_HIDDEN = dict.fromkeys(
+    (
+        *(code for code in range(0x20) if chr(code) not in "\t\n"),
+        *range(0x7F, 0xA0),
+        *range(0x202A, 0x202F),
+        *range(0x2066, 0x206A),
+        *range(0xD800, 0xE000),
+    ),
+    "\ufffd",
+)
+
+
+def visible(value: str) -> str:
+    """The text with every character replaced that would act instead of being seen."""
+    return value.translate(_HIDDEN)
+
 
 def rendered(template: str, **values: object) -> Markup:
     """The named template, filled in."""

@@ -88,9 +88,9 @@
   document.addEventListener("click", (event) => {
     const target = event.target.closest(".long, .copy, .sort");
     if (!target) return;
-    if (target.classList.contains("long") && !target.closest("button")) toggleLong(target);
+    if (target.classList.contains("long")) toggleLong(target);
     else if (target.classList.contains("copy")) copy(target);
-    else sort(target.closest(".sort"));
+    else sort(target);
   });
   document.addEventListener("keydown", (event) => {
     if (!event.target.classList?.contains("long")) return;
@@ -124,12 +124,20 @@
   addEventListener("hashchange", follow);
   follow();
 
+  // Paper is white, whatever the screen was; and nothing can be opened on it.
   let closed = [];
+  let screenTheme;
   addEventListener("beforeprint", () => {
+    screenTheme = root.dataset.theme;
+    root.dataset.theme = "light";
+    showTheme();
     closed = [...document.querySelectorAll("details:not([open])")];
     for (const details of closed) details.open = true;
   });
   addEventListener("afterprint", () => {
     for (const details of closed) details.open = false;
+    if (screenTheme) root.dataset.theme = screenTheme;
+    else delete root.dataset.theme;
+    showTheme();
   });
 })();

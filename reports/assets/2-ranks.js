@@ -78,8 +78,7 @@
     }
     if (low > high) return [0, 1];
     if (isShare) return [Math.min(low, Math.max(0, high - 0.05)), Math.max(high, 0.05)];
-    const spare = Math.max(0, (0.1 * high - (high - low)) / 2);
-    return [low - spare, high + spare];
+    return [low, Math.max(high, 1.1 * low)];
   }
 
   // An outline would hide a row of one pixel: among many rows a mark at the edge points to it.

@@ -29,7 +29,7 @@ WEIGHT = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
 def render(result: Result, /) -> Markup | None:
     """A row per remark, the gravest first, or the sentence that there is none."""
     if not result.quality:
-        return notice("No remark: nothing about the recording weakens the figures.", "clear")
+        return notice("No check of the recording left a remark.", "clear")
     rows = [
         (
             badge(SEVERITY_LABELS[remark.severity], remark.severity.value),

@@ -22,7 +22,7 @@ from tracekit.reports.components import (
     table,
     window_text,
 )
-from tracekit.reports.templating import rendered
+from tracekit.reports.templating import rendered, visible
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def _card(finding: Finding, position: int) -> Markup:
         evidence=[_evidence(evidence) for evidence in finding.evidence],
         is_open=position == 0,
         name=name,
+        visible=visible,
     )
 
 

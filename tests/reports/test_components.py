@@ -17,7 +17,7 @@ from tracekit.reports.components import (
     table,
     window_text,
 )
-from tracekit.reports.templating import script_json
+from tracekit.reports.templating import script_json, visible
 from tracekit.units import Unit
 
 
@@ -53,7 +53,13 @@ def test_counts_have_the_right_number():
 
 
 def test_a_name_is_escaped_and_isolated():
-    assert name("<b>&\u202e") == "<bdi>&lt;b&gt;&amp;\u202e</bdi>"
+    assert name("<b>&") == "<bdi>&lt;b&gt;&amp;</bdi>"
+
+
+def test_characters_that_act_are_shown_as_replaced():
+    assert (
+        visible("a\u202eb\x1b\x00c\ud800\n\t\u05e9🔥") == "a\ufffdb\ufffd\ufffdc\ufffd\n\t\u05e9🔥"
+    )
 
 
 def test_a_long_name_is_cut_and_keeps_its_whole_text_in_the_title():

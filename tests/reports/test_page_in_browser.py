@@ -237,6 +237,15 @@ def test_the_first_tab_stop_skips_to_the_findings(opened):
     assert driver.switch_to.active_element.text == "Skip to the findings"
 
 
+def test_a_dark_page_is_printed_light(opened):
+    driver = opened("straggler", scheme="dark")
+    dark = plot(driver, "bars", "layout.font.color")
+    driver.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert plot(driver, "bars", "layout.font.color") != dark
+    driver.execute_script("dispatchEvent(new Event('afterprint'))")
+    assert plot(driver, "bars", "layout.font.color") == dark
+
+
 def test_printing_opens_everything_and_closes_it_again(opened):
     driver = opened("straggler")
     n_open = "return document.querySelectorAll('details[open]').length"

@@ -147,7 +147,7 @@ def test_the_report_is_written_whole(tmp_path, healthy):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_lone_surrogate_is_written_as_text(tmp_path, healthy):
+def test_a_lone_surrogate_does_not_stop_the_report(tmp_path, healthy):
     path = tmp_path / "report.html"
-    write_report(replace(healthy, headline=("kernel \ud800 is slow",)), path)
-    assert r"kernel \ud800 is slow" in path.read_text("utf-8")
+    write_report(replace(healthy, headline=("kernel \ud800 is slow",), created="\ud800"), path)
+    assert "kernel \ufffd is slow" in path.read_text("utf-8")
