@@ -159,7 +159,7 @@ def table(
     if len(rows) > len(shown):
         cut = note(f"The first {len(shown)} of {len(rows):,} rows; all are in the JSON result.")
     return Markup(
-        '<div class="scroll" role="region" tabindex="0" aria-label="{label}">'
+        '<div class="scroll" role="group" tabindex="0" aria-label="{label}">'
         "<table {attributes}><caption>{caption}</caption>"
         "<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{cut}"
     ).format(

@@ -104,13 +104,15 @@ def _names(names: tuple[str, ...]) -> Markup:
 
 
 def _saving(saving: Saving) -> list[tuple[str, str]]:
-    """The saving in three currencies: value and what it is of."""
+    """The saving as value and what it is of; without GPUs there are no GPU-hours."""
     low, high = text(saving.share, Unit.SHARE), text(saving.share_high, Unit.SHARE)
-    return [
+    currencies = [
         (range_text(saving.per_step_ns, Unit.NS), "per step"),
         (high if low == high else f"{low} to {high}", "of GPU time"),
-        (hours_text(saving.gpu_hours_per_day), "GPU-hours per day"),
     ]
+    if saving.gpu_hours_per_day.high > 0:
+        currencies.append((hours_text(saving.gpu_hours_per_day), "GPU-hours per day"))
+    return currencies
 
 
 def _evidence(evidence: Evidence) -> Markup:

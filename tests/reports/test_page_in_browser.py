@@ -255,3 +255,12 @@ def test_printing_opens_everything_and_closes_it_again(opened):
     assert driver.execute_script(n_open) == everything > before
     driver.execute_script("dispatchEvent(new Event('afterprint'))")
     assert driver.execute_script(n_open) == before
+
+
+def test_a_command_is_copied_whole(opened):
+    driver = opened("straggler")
+    driver.find_element(By.CSS_SELECTOR, ".copy").send_keys(Keys.ENTER)
+    WebDriverWait(driver, WAIT_S).until(lambda d: texts(d, ".copy")[0] == "Copied")
+    enter(driver, "filter-ranks", Keys.CONTROL + "v")
+    pasted = driver.find_element(By.ID, "filter-ranks").get_attribute("value")
+    assert pasted == "DataLoader(dataset, num_workers=8, pin_memory=True)"

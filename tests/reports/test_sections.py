@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from markupsafe import Markup
 
-from tracekit.findings import Severity, Status
+from tracekit.findings import Range, Severity, Status
 from tracekit.reports.render import section_modules, shown_sections
 from tracekit.reports.sections import (
     capture_quality,
@@ -191,3 +191,30 @@ def test_statuses_never_mix(hostile):
     assert what_to_fix.render(hostile).count("<article") == n_each
     for module in (checked_and_fine, not_checked, failed_detectors):
         assert module.render(hostile).count("<tr id=") == n_each
+
+
+def test_a_long_run_says_which_steps_are_shown(large):
+    rows = tuple(
+        replace(row, step=row.step + 20 * i, dur_ns=row.dur_ns + i)
+        for row in large.breakdown
+        for i in range(4)
+    )
+    body = ranks_and_steps.render(replace(large, breakdown=rows))
+    assert "Shown: the 20 slowest of 80 steps." in body
+    assert "the 64 slowest of 80 steps" in body
+    assert body.count("<tr data-step") == 64
+
+
+def test_files_left_out_are_listed_up_to_a_limit(straggler):
+    source = replace(straggler.source, others=tuple(f"old-{i}.json" for i in range(25)))
+    body = source_files.render(replace(straggler, source=source))
+    assert "old-19.json" in body
+    assert "old-20.json" not in body
+    assert "and 5 more" in body
+
+
+def test_a_run_without_gpus_claims_no_gpu_hours(straggler):
+    finding = straggler.findings[-1]
+    saving = replace(finding.saving, gpu_hours_per_day=Range(0.0, 0.0))
+    result = replace(straggler, findings=(replace(finding, saving=saving),))
+    assert "GPU-hours" not in what_to_fix.render(result)
