@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -47,7 +47,6 @@ class Options:
 
     epoch_ns: int = 0
     is_redacted: bool = False
-    extra: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +55,8 @@ class Collector:
 
     `sniff` reads at most 64 KiB of a file and says whether it is of this kind (exactly one
     collector may); `peek` tells rank and run; `convert` writes one rank's tables into a run folder
-    and says what was read, written, dropped and why. It runs in a worker process.
+    and says what was read, written, dropped and why. It runs in a worker process. `code` identifies
+    the version of the collector: what another version wrote is converted again.
     """
 
     id: str
@@ -65,6 +65,7 @@ class Collector:
     sniff: Callable[[Path], bool]
     peek: Callable[[Path], Peek]
     convert: Callable[[RankFile, Path, Options], Capture]
+    code: Callable[[], str]
 
 
 @cache

@@ -18,6 +18,7 @@ from tracekit.collectors.chrome_trace.heading import Heading, read_heading
 from tracekit.collectors.chrome_trace.marks import marks
 from tracekit.collectors.chrome_trace.stream import head
 from tracekit.collectors.chrome_trace.tables import Collected, add, grouped
+from tracekit.collectors.sources import redaction
 from tracekit.errors import InputError
 from tracekit.schema import (
     ANNOTATIONS,
@@ -76,7 +77,8 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
     shift_ns = heading.base_ns - (options.epoch_ns if heading.is_base_known else 0)
     reading = Reading()
     collected = Collected()
-    writer = TableWriter(folder, file.rank)
+    redact = redaction.redacted if options.is_redacted else None
+    writer = TableWriter(folder, file.rank, redact)
     try:
         for events in batches(file.path, reading):
             add(collected, writer, grouped(events, collected.n_by_category), shift_ns)
@@ -212,4 +214,5 @@ COLLECTOR = Collector(
     sniff=sniff,
     peek=peek,
     convert=convert,
+    code=code_version,
 )

@@ -7,6 +7,7 @@ folder. `captures/rank=….json` is written last for each rank: a rank that has 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -88,10 +89,11 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A readable run: its folder and manifest."""
+    """A readable run: its folder and manifest; `steps` [a, b) limits what enters the averages."""
 
     folder: Path
     manifest: Manifest
+    steps: tuple[int, int] | None = None
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -185,9 +187,15 @@ class TableWriter:
     `close` renames every file into place; until then nothing of this rank can be seen.
     """
 
-    def __init__(self, folder: Path, rank: int) -> None:
-        """Start with no table open."""
+    def __init__(
+        self,
+        folder: Path,
+        rank: int,
+        change: Callable[[str, pl.DataFrame], pl.DataFrame] | None = None,
+    ) -> None:
+        """Start with no table open; `change` (table, rows) is applied to all rows before writing."""
         self._folder = folder
+        self._change = change
         self._rank = rank
         self._pending: dict[str, list[pl.DataFrame]] = {}
         self._writers: dict[str, pq.ParquetWriter] = {}
@@ -235,6 +243,8 @@ class TableWriter:
     def _write_group(self, table: str, rows: pl.DataFrame) -> None:
         if rows.is_empty():
             return
+        if self._change is not None:
+            rows = self._change(table, rows)
         arrow = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
         writer = self._writers.get(table)
         if writer is None:

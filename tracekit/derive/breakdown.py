@@ -15,7 +15,7 @@ from tracekit.derive.intervals import sweep
 from tracekit.derive.kernel_kinds import COMMUNICATION
 from tracekit.derive.steps import windows
 from tracekit.derive.waits import waits
-from tracekit.schema.table import DEVICE, DUR, FLAG, I64, START, Column, Table
+from tracekit.schema.table import DEVICE, DUR, FLAG, I64, START, TEXT, Column, Table
 from tracekit.store import Run
 
 PARTS = (
@@ -40,6 +40,7 @@ BREAKDOWN = Table(
         Column("communication_ns", I64, "ns", "|N|, hidden or not"),
         Column("is_complete", FLAG, "", "whether the window is whole"),
         Column("is_first", FLAG, "", "whether it is the capture's first step"),
+        Column("source", TEXT, "", "where the steps come from"),
     ),
 )
 _CLASSES = (COMPUTE, COPY, "transfer", "waiting", "unsplit")
@@ -62,13 +63,11 @@ def _breakdown(run: Run, rank: int) -> pl.DataFrame:
         end_ns=pl.col("end_ns").max(),
         is_complete=pl.lit(value=False),
         is_first=pl.lit(value=False),
+        source=pl.lit("whole trace"),
     )
-    spans = pl.concat([steps.select(whole.columns), whole])
-    return (
-        pl.concat([_parts(pieces, span) for span in (steps.select(whole.columns), whole)])
-        .sort("device", "start_ns", "step", nulls_last=True)
-        if spans.height
-        else BREAKDOWN.empty()
+    spans = (steps.select(whole.columns), whole)
+    return pl.concat([_parts(pieces, span) for span in spans]).sort(
+        "device", "start_ns", "step", nulls_last=True
     )
 
 

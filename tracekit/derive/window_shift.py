@@ -16,6 +16,8 @@ MIN_AGREEMENT = 0.9
 SLACK = 64
 """How many calls more than the difference in length a window may be shifted."""
 MAX_CANDIDATES = 32
+MIN_PAIRED = 3
+"""Fewer calls keep a constant distance by chance: no ground to call two ranks one group."""
 END_TOLERANCE_NS = 200_000
 """Ends of one collective differ by up to 0.1–0.5 ms on a CPU (gloo), by microseconds with NCCL."""
 
@@ -115,4 +117,7 @@ def _shift(sequence: _Sequence, reference: _Sequence, *, is_known: bool) -> int 
     least = min(spread for _, _, _, spread in scored)
     steady = [each for each in scored if each[3] <= 1.5 * least + 2000]
     _, _, shift, spread = min(steady, key=lambda each: each[1])
-    return shift if is_known or spread <= END_TOLERANCE_NS else None
+    if is_known:
+        return shift
+    n_paired = min(n - max(0, -shift), m - max(0, shift))
+    return shift if n_paired >= MIN_PAIRED and spread <= END_TOLERANCE_NS else None

@@ -1,0 +1,252 @@
+"""From a run to a result: derive per rank, detect, recommend."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+import polars as pl
+
+import tracekit
+from tracekit.config import Config
+from tracekit.derive.activity import has_device_events
+from tracekit.derive.averages import Averages, averages, breakdowns, mean_steps
+from tracekit.derive.breakdown import PARTS, SPLITS, breakdown
+from tracekit.derive.idle import idle
+from tracekit.derive.kernel_totals import kernel_totals
+from tracekit.derive.waits import waits
+from tracekit.detectors import detectors, findings_of
+from tracekit.engine import map_ranks
+from tracekit.errors import UsageError
+from tracekit.findings import (
+    Efficiency,
+    Parts,
+    Quality,
+    RankFacts,
+    Result,
+    RunFacts,
+    Severity,
+    Source,
+    SourceFile,
+)
+from tracekit.recommend import completed, headline
+from tracekit.store import Run
+
+log = logging.getLogger(__name__)
+
+Derived = Callable[[int], None]
+"""Told the rank whose tables have been derived."""
+
+
+def analysed(
+    run: Run, executor: Executor, config: Config, on_rank: Derived | None = None
+) -> Result:
+    """The result of a run: every detector's findings, the breakdown, the quality of the capture.
+
+    Raises:
+        UsageError: the configuration names a detector or limit that does not exist.
+    """
+    started_s = time.perf_counter()
+    waits(run)  # once, before the workers read it
+    map_ranks(
+        partial(_derive_rank, run),
+        run.ranks,
+        executor=executor,
+        on_done=(lambda rank, _: on_rank(rank)) if on_rank else None,
+    )
+    rows = breakdowns(run)
+    chosen = averages(run, rows)
+    means = mean_steps(rows)
+    derived_s = time.perf_counter()
+    known = detectors()
+    found = tuple(f for each in known.values() for f in findings_of(each, run, config))
+    findings = completed(found, known)
+    log.info(
+        "derived in %.2f s, %d detectors in %.2f s",
+        derived_s - started_s,
+        len(known),
+        time.perf_counter() - derived_s,
+    )
+    return Result(
+        tracekit_version=tracekit.__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        source=_source(run),
+        run=_run_facts(run, rows, chosen, means),
+        headline=headline(findings, len(known)),
+        efficiency=_efficiency(means),
+        breakdown=_parts(rows.filter(pl.col("step").is_not_null())),
+        whole=_parts(rows.filter(pl.col("step").is_null())),
+        findings=findings,
+        quality=_quality(run, rows),
+    )
+
+
+def limited(run: Run, steps: tuple[int, int] | None, ranks: tuple[int, ...] | None) -> Run:
+    """The run with fewer ranks, or whose averages use the steps [a, b) only.
+
+    Raises:
+        UsageError: a rank is not in the run.
+    """
+    manifest = run.manifest
+    if ranks is not None:
+        kept = tuple(capture for capture in manifest.captures if capture.rank in ranks)
+        unknown = sorted(set(ranks) - {capture.rank for capture in kept})
+        if unknown:
+            raise UsageError(
+                f"no trace of rank {', '.join(map(str, unknown))}",
+                hint=f"Ranks here: {', '.join(map(str, run.ranks))}",
+            )
+        manifest = replace(manifest, captures=kept)
+    return replace(run, manifest=manifest, steps=steps)
+
+
+def _derive_rank(run: Run, rank: int) -> int:
+    """Fill the cache of derived tables of one rank. Runs in a worker."""
+    breakdown(run, rank)
+    idle(run, rank)
+    kernel_totals(run, rank)
+    return rank
+
+
+def _source(run: Run) -> Source:
+    files = tuple(
+        SourceFile(
+            path=capture.source.path,
+            rank=capture.rank,
+            size_bytes=capture.source.size_bytes,
+            n_events=capture.n_events,
+            n_dropped=sum(capture.dropped.values()),
+            why=tuple(f"{why}: {count}" for why, count in capture.dropped.items()),
+        )
+        for capture in run.manifest.captures
+    )
+    return Source(
+        path=run.manifest.source,
+        files=files,
+        n_dropped=sum(file.n_dropped for file in files),
+        others=run.manifest.others,
+    )
+
+
+def _run_facts(run: Run, rows: pl.DataFrame, chosen: Averages, means: pl.DataFrame) -> RunFacts:
+    devices = run.scan_all("ranks").filter("is_used").sort("rank", "device").collect()
+    models = {
+        rank: part.drop_nulls("gpu_model")["gpu_model"].to_list()
+        for (rank,), part in devices.partition_by("rank", as_dict=True).items()
+    }
+    facts = tuple(
+        RankFacts(
+            rank=capture.rank,
+            host=capture.host,
+            gpu_model=models.get(capture.rank, [None])[0] if models.get(capture.rank) else None,
+            backend=capture.backend,
+            devices=tuple(devices.filter(pl.col("rank") == capture.rank)["device"].to_list()),
+        )
+        for capture in run.manifest.captures
+    )
+    steps = rows.drop_nulls("step")
+    source = steps["source"].mode().sort().first() if steps.height else "no device activity"
+    return RunFacts(
+        world_size=run.manifest.world_size,
+        ranks=facts,
+        missing_ranks=run.manifest.missing_ranks,
+        steps=tuple(sorted(steps["step"].unique().to_list())),
+        step_source=str(source),
+        averaged_steps=chosen.steps,
+        averaged_why=chosen.why,
+        devices=tuple(sorted({model for listed in models.values() for model in listed})),
+        layout=run.manifest.layout,
+        clock_error_ns=None,
+        device_kind="gpu" if has_device_events(run) else "host thread",
+        step_ns=_number(means["dur_ns"].mean()) if means.height else 0.0,
+        n_gpus=means.height,
+    )
+
+
+def _efficiency(means: pl.DataFrame) -> Efficiency | None:
+    """Load balance × communication efficiency of the mean step; None without compute."""
+    if means.is_empty():
+        return None
+    mean_ns, max_ns = _number(means["compute_ns"].mean()), _number(means["compute_ns"].max())
+    step_ns = max(_number(means["dur_ns"].mean()), max_ns)
+    if max_ns <= 0:
+        return None
+    return Efficiency(
+        load_balance_share=mean_ns / max_ns,
+        communication_share=max_ns / step_ns,
+        mean_compute_ns=mean_ns,
+        imbalance_ns=max_ns - mean_ns,
+        remainder_ns=step_ns - max_ns,
+        step_ns=step_ns,
+    )
+
+
+def _parts(rows: pl.DataFrame) -> tuple[Parts, ...]:
+    names = ("rank", "device", "step", "start_ns", "dur_ns", *PARTS, *SPLITS, "is_complete", "is_averaged")
+    return tuple(Parts(**row) for row in rows.select(names).iter_rows(named=True))
+
+
+def _quality(run: Run, rows: pl.DataFrame) -> tuple[Quality, ...]:
+    """Checks of each rank, then those that need all of them."""
+    own = tuple(
+        Quality(
+            check=check.check,
+            severity=Severity(check.severity),
+            rank=capture.rank,
+            count=check.count,
+            detail=check.detail,
+        )
+        for capture in run.manifest.captures
+        for check in capture.quality
+    )
+    return _run_checks(run, rows) + own
+
+
+def _run_checks(run: Run, rows: pl.DataFrame) -> tuple[Quality, ...]:
+    checks: list[Quality] = []
+
+    def note(check: str, severity: Severity, count: int, detail: str) -> None:
+        checks.append(Quality(check=check, severity=severity, rank=None, count=count, detail=detail))
+
+    missing = run.manifest.missing_ranks
+    if missing:
+        named = ", ".join(map(str, missing[:8])) + (" …" if len(missing) > 8 else "")
+        note(
+            "missing ranks",
+            Severity.WARNING,
+            len(missing),
+            f"no trace of rank {named}: whoever they made wait cannot be told",
+        )
+    if not has_device_events(run):
+        note(
+            "no device events",
+            Severity.INFO,
+            1,
+            "the training thread stands for the device: operators are compute, gloo calls communication",
+        )
+    steps = rows.drop_nulls("step")
+    if run.n_rows("steps") == 0 and steps.height:
+        source = steps["source"][0]
+        note("no step marks", Severity.INFO, 1, f"steps come from: {source}; prof.step() records them")
+    by_rank = steps.group_by("rank").agg(pl.col("step").unique().sort())
+    if by_rank["step"].n_unique() > 1:
+        note("step sets differ", Severity.INFO, by_rank.height, "ranks recorded different steps")
+    flags = {capture.flags for capture in run.manifest.captures}
+    if len(flags) > 1:
+        note("profiler options differ", Severity.WARNING, len(flags), "ranks were slowed differently")
+    versions = {tuple(sorted(capture.versions.items())) for capture in run.manifest.captures}
+    if len(versions) > 1:
+        note("versions differ", Severity.WARNING, len(versions), "of drivers or libraries between ranks")
+    unmatched = waits(run).filter(pl.col("instance").is_null()).select(pl.len()).collect().item()
+    if unmatched:
+        note("collectives not matched", Severity.INFO, unmatched, "no partner on another rank")
+    return tuple(checks)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

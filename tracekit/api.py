@@ -1,0 +1,166 @@
+"""What `import tracekit` offers: open, convert and analyse runs; tables as Polars LazyFrames."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tracekit.analysis import analysed, limited
+from tracekit.collectors.sources.conversion import convert_run
+from tracekit.collectors.sources.inventory import Inventory, inventory
+from tracekit.config import Config, check_config
+from tracekit.detectors import detectors
+from tracekit.engine import open_engine
+from tracekit.errors import UsageError
+from tracekit.findings import Finding, Result
+from tracekit.store import Capture, Run, is_run, open_run
+
+__all__ = ["Finding", "Result", "Run", "analyze", "convert", "found_runs", "open_run"]
+
+OnCapture = Callable[[Capture], None]
+OnRank = Callable[[int], None]
+
+
+def convert(
+    sources: str | Path | Sequence[str | Path],
+    folder: str | Path,
+    /,
+    *,
+    run: str | None = None,
+    rank_from: str | None = None,
+    redact: bool = False,
+    engine: str = "local",
+    on_capture: OnCapture | None = None,
+) -> Run:
+    """Convert traces into a run folder; ranks that are there already and unchanged are kept.
+
+    Args:
+        sources: folder, file, glob or archive of traces, or several.
+        folder: where the run goes; made if need be.
+        run: name of the run, where the sources hold several; else the one with most ranks.
+        rank_from: regular expression with one group that finds the rank in a path.
+        redact: replace names of hosts, users, paths and modules by aliases.
+        engine: `local`, or `local:N` processes.
+        on_capture: told about each rank when it is written.
+
+    Raises:
+        InputError: nothing there is a trace, or none could be read.
+        UsageError: an argument does not fit.
+    """
+    paths = [sources] if isinstance(sources, str | Path) else list(sources)
+    with found_runs(paths, rank_from) as listed:
+        found = listed.pick(run)
+        with open_engine(engine, n_tasks=len(found.files)) as executor:
+            return convert_run(
+                found,
+                listed,
+                Path(folder),
+                executor,
+                source=", ".join(str(Path(path).absolute()) for path in paths),
+                is_redacted=redact,
+                on_done=on_capture,
+            )
+
+
+@contextmanager
+def found_runs(
+    sources: Sequence[str | Path], rank_from: str | None = None
+) -> Iterator[Inventory]:
+    """The runs behind the sources; archives stay unpacked until the block is left."""
+    unpacked = Path(tempfile.mkdtemp(prefix="tracekit-"))
+    try:
+        yield inventory(sources, unpacked, rank_from)
+    finally:
+        shutil.rmtree(unpacked, ignore_errors=True)
+
+
+def analyze(
+    source: str | Path | Run | Sequence[str | Path],
+    /,
+    *,
+    folder: str | Path | None = None,
+    steps: tuple[int, int] | None = None,
+    ranks: Sequence[int] | None = None,
+    config: Config | None = None,
+    run: str | None = None,
+    rank_from: str | None = None,
+    redact: bool = False,
+    engine: str = "local",
+    on_capture: OnCapture | None = None,
+    on_rank: OnRank | None = None,
+) -> Result:
+    """Analyse a run, a run folder, or traces (converted first, into `folder`).
+
+    Args:
+        source: a `Run`, a run folder, or what `convert` takes.
+        folder: run folder for converted traces; without one a temporary folder is used.
+        steps: average over steps [a, b), in the trace's own numbers.
+        ranks: analyse these ranks only.
+        config: limits of detectors.
+        run: see `convert`; likewise `rank_from`, `redact`, `engine`.
+        rank_from: see `convert`.
+        redact: see `convert`.
+        engine: see `convert`.
+        on_capture: told about each converted rank.
+        on_rank: told about each analysed rank.
+
+    Raises:
+        InputError: nothing there can be analysed.
+        UsageError: an argument does not fit.
+    """
+    limits = config or Config()
+    check_config(limits, {each.id: each.limits for each in detectors().values()})
+    with _run_of(
+        source, folder, run=run, rank_from=rank_from, redact=redact, engine=engine, on_capture=on_capture
+    ) as opened:
+        chosen = limited(opened, _ordered(steps), tuple(ranks) if ranks is not None else None)
+        with open_engine(engine, n_tasks=len(chosen.ranks)) as executor:
+            return analysed(chosen, executor, limits, on_rank)
+
+
+@contextmanager
+def _run_of(
+    source: str | Path | Run | Sequence[str | Path],
+    folder: str | Path | None,
+    *,
+    run: str | None,
+    rank_from: str | None,
+    redact: bool,
+    engine: str,
+    on_capture: OnCapture | None,
+) -> Iterator[Run]:
+    if isinstance(source, Run):
+        yield source
+        return
+    if isinstance(source, str | Path) and is_run(Path(source)):
+        if redact and not open_run(source).manifest.is_redacted:
+            raise UsageError(
+                f"{source}: a run that holds names; it cannot be redacted any more",
+                hint="Analyse the traces themselves with --redact.",
+            )
+        yield open_run(source)
+        return
+    temporary = tempfile.mkdtemp(prefix="tracekit-") if folder is None else None
+    try:
+        yield convert(
+            source,
+            Path(folder) if folder is not None else Path(temporary or ".") / "run",
+            run=run,
+            rank_from=rank_from,
+            redact=redact,
+            engine=engine,
+            on_capture=on_capture,
+        )
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _ordered(steps: tuple[int, int] | None) -> tuple[int, int] | None:
+    if steps is not None and steps[0] >= steps[1]:
+        raise UsageError(f"steps {steps[0]}:{steps[1]}: no step lies in it", hint="A:B leaves B out.")
+    return steps
+

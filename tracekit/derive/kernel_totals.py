@@ -1,0 +1,98 @@
+"""Compute kernels of each rank by name over the averaged steps: how many, how long."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracekit.derive.activity import COMPUTE, activity
+from tracekit.derive.cached import cached
+from tracekit.derive.steps import windows
+from tracekit.schema.table import DEVICE, I64, NAME, TEXT, Column, Table
+from tracekit.store import Run
+
+KERNEL_TOTALS = Table(
+    "kernel_totals",
+    "compute kernel name in one step of one rank",
+    (
+        DEVICE,
+        Column("step", I64, "", "step in whose window the kernels start"),
+        NAME,
+        Column("kind", TEXT, "", "kind of the kernel"),
+        Column("n_kernels", I64, "", "how many started"),
+        Column("total_ns", I64, "ns", "sum of their durations"),
+    ),
+)
+
+
+def kernel_totals(run: Run, rank: int) -> pl.LazyFrame:
+    """Totals of one rank (`KERNEL_TOTALS`), sorted by device, step and name."""
+    return cached(run, KERNEL_TOTALS, lambda: _totals(run, rank), rank)
+
+
+def differences(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
+    """How each rank's compute differs from the median rank, in ns a step: slower, or more of it.
+
+    Returns:
+        `rank`, `slower_ns` (same kernels, longer than the median rank's mean), `more_ns` (more or
+        fewer kernels than the median rank's count), `kind` (kind of kernel that differs most);
+        sorted by rank. Both are Float64 and may be negative.
+    """
+    rows = pl.concat(
+        [
+            kernel_totals(run, rank)
+            .filter(pl.col("step").is_in(list(steps)))
+            .group_by("name", "kind")
+            .agg(pl.col("n_kernels", "total_ns").sum())
+            .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
+            for rank in run.ranks
+        ]
+    ).collect()
+    names = rows.select("name", "kind").unique()
+    grid = names.join(pl.DataFrame({"rank": list(run.ranks)}), how="cross").join(
+        rows, on=["rank", "name", "kind"], how="left"
+    )
+    mean_ns = pl.col("total_ns") / pl.col("n_kernels")
+    typical_ns = mean_ns.median().over("name")
+    count = pl.col("n_kernels").fill_null(0)
+    typical_count = count.median().over("name")
+    n_steps = max(len(steps), 1)
+    detail = grid.with_columns(
+        slower_ns=((mean_ns - typical_ns) * count).fill_null(0.0) / n_steps,
+        more_ns=((count - typical_count) * typical_ns).fill_null(0.0) / n_steps,
+    )
+    by_kind = (
+        detail.group_by("rank", "kind")
+        .agg(both=(pl.col("slower_ns") + pl.col("more_ns")).sum())
+        .sort("rank", "both", "kind", descending=[False, True, False])
+        .unique("rank", keep="first", maintain_order=True)
+        .select("rank", "kind")
+    )
+    return (
+        detail.group_by("rank")
+        .agg(pl.col("slower_ns", "more_ns").sum())
+        .join(by_kind, on="rank", how="left", validate="1:1")
+        .sort("rank")
+    )
+
+
+def _totals(run: Run, rank: int) -> pl.DataFrame:
+    events = activity(run, rank).filter(pl.col("class") == COMPUTE).sort("start_ns").collect()
+    opened = windows(run, rank).select("device", "step", opens_ns="start_ns", closes_ns="end_ns")
+    return (
+        events.join_asof(
+            opened.sort("opens_ns").collect(),
+            left_on="start_ns",
+            right_on="opens_ns",
+            by="device",
+            strategy="backward",
+            check_sortedness=False,
+        )
+        .filter(pl.col("start_ns") < pl.col("closes_ns"))
+        .group_by("device", "step", "name", "kind")
+        .agg(
+            n_kernels=pl.len().cast(pl.Int64),
+            total_ns=(pl.col("end_ns") - pl.col("start_ns")).sum(),
+        )
+        .sort("device", "step", "name")
+        .select(list(KERNEL_TOTALS.schema))
+    )

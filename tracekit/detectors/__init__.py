@@ -1,0 +1,99 @@
+"""Detectors: one module per finding, found by their `DETECTOR`; adding one edits no file."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import pkgutil
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from tracekit.config import Config, limits_for
+from tracekit.errors import TracekitError
+from tracekit.findings import Finding, Status
+from tracekit.schema import Table
+from tracekit.store import Run
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detector:
+    """One question put to a run.
+
+    `title` is its name when something is found, `clear` when not (shown with the measured value).
+    `needs` are raw tables without which it is skipped; `how` says how to record them. `detect`
+    returns one finding per culprit, at least one; a saving is at most that of `bounded_by`.
+    """
+
+    id: str
+    title: str
+    clear: str
+    needs: tuple[Table, ...]
+    how: str
+    limits: type
+    detect: Callable[[Run, Any], tuple[Finding, ...]]
+    bounded_by: str | None = None
+    module: str = ""
+
+
+@cache
+def detectors() -> dict[str, Detector]:
+    """All detectors by id, in order of id: those of this package and of installed plug-ins."""
+    modules = [
+        importlib.import_module(f"{__name__}.{module.name}")
+        for module in pkgutil.iter_modules(__path__)
+        if not module.ispkg
+    ]
+    modules += [importlib.import_module(entry.value) for entry in entry_points(group="tracekit.detectors")]
+    found: dict[str, Detector] = {}
+    for module in modules:
+        detector: Detector = module.DETECTOR
+        name = module.__name__.rpartition(".")[2]
+        if detector.id != name.replace("_", "-"):
+            raise ValueError(f"{module.__name__} exports the id {detector.id!r}")
+        found[detector.id] = detector
+    return dict(sorted(found.items()))
+
+
+def findings_of(detector: Detector, run: Run, config: Config) -> tuple[Finding, ...]:
+    """What a detector finds; skipped without its tables, failed where it raises, never an exception.
+
+    Raises:
+        TracekitError: the configuration names a limit that does not exist.
+    """
+    limits = limits_for(detector.id, detector.limits, config)
+    missing = [table.name for table in detector.needs if run.n_rows(table.name) == 0]
+    if missing:
+        return (skipped(detector, f"the traces hold no {' and no '.join(missing)}. {detector.how}"),)
+    try:
+        return detector.detect(run, limits)
+    except TracekitError:
+        raise
+    except Exception as error:  # noqa: BLE001 - one detector's fault must not cost the others
+        log.warning("%s failed: %s", detector.id, error, exc_info=log.isEnabledFor(logging.DEBUG))
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return (
+            finding(
+                detector,
+                Status.FAILED,
+                title=detector.title,
+                why=f"{type(error).__name__}: {error} ({where.name}, line {where.lineno}); please report it",
+            ),
+        )
+
+
+def finding(detector: Detector, status: Status, *, subject: str = "run", **fields: Any) -> Finding:
+    """A finding of a detector; its title says that all is well unless `fields` say otherwise."""
+    return Finding(
+        **{"id": detector.id, "subject": subject, "status": status, "title": detector.clear, **fields}
+    )
+
+
+def skipped(detector: Detector, why: str) -> Finding:
+    """A finding that says which data would settle the question and how to record them."""
+    return finding(detector, Status.SKIPPED, why=why)

@@ -1,0 +1,170 @@
+"""The devices stand still while data move between ranks: transfer that no compute hides.
+
+What it measures:
+    Communication that runs while no compute kernel does, waiting for a late rank taken out: that is
+    the late rank's fault, not the network's.
+
+Formula:
+    X = union of [a_r + wait_r, b_r) over a rank's collectives. exposed transfer = |X ∖ C|; exposed
+    communication that cannot be split (`unsplit`) counts too, but supports no saving.
+    measured = mean over devices and averaged steps of (exposed transfer + unsplit) / T.
+
+Threshold:
+    Found when measured is at least `max_step_share`.
+
+Evidence:
+    Exposed waiting, exposed transfer, unsplit and hidden communication by rank; the operations that
+    take the time.
+
+What-if saving:
+    Low: the exposed transfer comes down to the limit, as on runs that overlap well. High: all of it
+    hides behind compute that is exposed now. An upper bound until the replay confirms it.
+
+Recommendation:
+    Overlap communication with compute (bucket sizes, prefetch), or send less.
+
+References:
+    https://arxiv.org/abs/2504.09307 (Lumos).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from tracekit.derive.averages import breakdowns, mean_steps
+from tracekit.derive.savings import saving
+from tracekit.derive.waits import waits
+from tracekit.detectors import Detector, finding, skipped
+from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Status
+from tracekit.schema import COLLECTIVES
+from tracekit.store import Run
+from tracekit.units import Quantity, Unit, limit, text
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When exposed transfer is worth a look."""
+
+    max_step_share: float = limit(
+        0.1, Unit.SHARE, "Runs that overlap well leave up to a tenth of the step exposed."
+    )
+
+
+def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
+    """One finding for the run."""
+    means = mean_steps(breakdowns(run))
+    if means.is_empty():
+        return (skipped(DETECTOR, "no device activity in the traces"),)
+    step_ns = _mean(means["dur_ns"])
+    transfer_ns = _mean(means["exposed_transfer_ns"])
+    unsplit_ns = _mean(means["unsplit_communication_ns"])
+    measured = Quantity((transfer_ns + unsplit_ns) / step_ns, Unit.SHARE)
+    shares: dict[str, Any] = {
+        "measured": measured,
+        "limit": Quantity(limits.max_step_share, Unit.SHARE),
+        "evidence": (_by_rank(means), _by_operation(run)),
+        "confidence": _confidence(transfer_ns, unsplit_ns),
+    }
+    if measured.value < limits.max_step_share:
+        return (finding(DETECTOR, Status.CLEAR, **shares),)
+    low_ns = transfer_ns - limits.max_step_share * step_ns
+    high_ns = min(transfer_ns + unsplit_ns, _mean(means["exposed_compute_ns"]))
+    exposed = text(transfer_ns + unsplit_ns, Unit.NS)
+    return (
+        finding(
+            DETECTOR,
+            Status.FOUND,
+            title=f"{exposed} of each step is communication nothing hides",
+            cause=Cause.EXPOSED_COMMUNICATION,
+            saving=saving(
+                low_ns,
+                high_ns,
+                step_ns,
+                means.height,
+                "exposed transfer hides behind compute that is exposed now; low end: down to "
+                f"{text(limits.max_step_share, Unit.SHARE)} of the step; upper bound",
+            ),
+            **shares,
+        ),
+    )
+
+
+def _confidence(transfer_ns: float, unsplit_ns: float) -> Confidence:
+    if unsplit_ns > transfer_ns:
+        return Confidence(
+            Level.LOW,
+            "most of it cannot be split into waiting and transfer: peers are missing, or the operation "
+            "lets ranks leave early",
+        )
+    return Confidence(Level.MEDIUM, "waiting is taken out without aligned clocks")
+
+
+def _by_rank(means: pl.DataFrame) -> Evidence:
+    table = means.select(
+        "rank",
+        "device",
+        "dur_ns",
+        "exposed_transfer_ns",
+        "exposed_waiting_ns",
+        "unsplit_communication_ns",
+        "overlapped_ns",
+    ).sort("exposed_transfer_ns", "rank", descending=[True, False])
+    return Evidence(
+        title="Communication of the mean step",
+        columns=(
+            Column("rank"),
+            Column("device"),
+            Column("step", Unit.NS),
+            Column("exposed transfer", Unit.NS),
+            Column("exposed waiting", Unit.NS),
+            Column("exposed, not split", Unit.NS),
+            Column("hidden", Unit.NS),
+        ),
+        rows=tuple(table.head(16).iter_rows()),
+    )
+
+
+def _by_operation(run: Run) -> Evidence:
+    table = (
+        waits(run)
+        .group_by(pl.col("operation").fill_null("not known"), "group")
+        .agg(
+            n_calls=pl.len(),
+            dur_ns=pl.col("dur_ns").sum(),
+            wait_ns=pl.col("wait_ns").sum(),
+            bytes_in=pl.col("bytes_in").sum(),
+        )
+        .sort("dur_ns", "operation", "group", descending=[True, False, False])
+        .head(12)
+        .collect()
+    )
+    return Evidence(
+        title="Operations, all ranks, whole trace",
+        columns=(
+            Column("operation"),
+            Column("group"),
+            Column("calls", Unit.COUNT),
+            Column("time in kernels", Unit.NS),
+            Column("of it waiting", Unit.NS),
+            Column("bytes put in", Unit.BYTES),
+        ),
+        rows=tuple(table.iter_rows()),
+    )
+
+
+def _mean(values: pl.Series) -> float:
+    return float(values.mean() or 0)  # type: ignore[arg-type]
+
+
+DETECTOR = Detector(
+    id="exposed-communication",
+    title="Communication is not hidden behind compute",
+    clear="Communication hides behind compute",
+    needs=(COLLECTIVES,),
+    how="Record a whole step of a job of several ranks with CUDA activity on.",
+    limits=Limits,
+    detect=detect,
+)

@@ -1,0 +1,183 @@
+"""Ranks compute for different times in the same step, and the fast ones wait for the slow.
+
+What it measures:
+    Compute time of each rank in the averaged steps, and how far the longest exceeds the mean.
+
+Formula:
+    C_r = mean over averaged steps of the union of compute kernels of rank r.
+    waste = 1 − mean C / max C (LI = max / mean).
+
+Threshold:
+    Found when waste is at least `max_waste_share` and (max C − mean C) is at least `min_step_share`
+    of a step. Ranks whose windows hold different work are not compared.
+
+Evidence:
+    Compute by rank; for the longest rank what differs: the same kernels slower, or more of them.
+
+What-if saving:
+    High: every rank takes the mean. Low: the same, as far as ranks are seen to wait for it
+    (their mean exposed waiting).
+
+Recommendation:
+    Balance work by cost, not by count, where kernels differ in number or size; look at clocks and
+    temperature where the same kernels are slower.
+
+References:
+    https://arxiv.org/abs/2505.05713, https://arxiv.org/abs/2402.15627.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from tracekit.derive.averages import averages, breakdowns, mean_steps
+from tracekit.derive.kernel_totals import differences
+from tracekit.derive.savings import saving
+from tracekit.detectors import Detector, finding, skipped
+from tracekit.findings import (
+    Cause,
+    Column,
+    Confidence,
+    Evidence,
+    Finding,
+    Level,
+    Scope,
+    Status,
+)
+from tracekit.store import Run
+from tracekit.units import Quantity, Unit, limit, text
+
+
+SUBJECT = "compute"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When unequal compute counts."""
+
+    max_waste_share: float = limit(
+        0.05, Unit.SHARE, "Equal ranks differ by 1–3 % on healthy real runs."
+    )
+    min_step_share: float = limit(0.02, Unit.SHARE, "Less than 2 % of a step is not worth a look.")
+
+
+def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
+    """One finding for the run's compute time."""
+    rows = breakdowns(run)
+    chosen = averages(run, rows)
+    means = mean_steps(rows).group_by("rank").agg(
+        pl.col("compute_ns", "exposed_waiting_ns", "dur_ns").mean(), n_devices=pl.len()
+    ).sort("rank")
+    why = _why_not(run, means, is_comparable=chosen.is_comparable)
+    if why:
+        return (skipped(DETECTOR, why),)
+    compute = means["compute_ns"]
+    mean_ns, max_ns = _number(compute.mean()), _number(compute.max())
+    step_ns = _number(means["dur_ns"].mean())
+    kernels = differences(run, chosen.steps)
+    shares: dict[str, Any] = {
+        "measured": Quantity(1 - mean_ns / max_ns, Unit.SHARE),
+        "limit": Quantity(limits.max_waste_share, Unit.SHARE),
+        "evidence": (_by_rank(means, kernels),),
+        "confidence": Confidence(Level.MEDIUM, f"mean of {len(chosen.steps)} steps: {chosen.why}"),
+    }
+    excess_ns = max_ns - mean_ns
+    is_found = (
+        1 - mean_ns / max_ns >= limits.max_waste_share
+        and excess_ns >= limits.min_step_share * step_ns
+    )
+    if not is_found:
+        return (finding(DETECTOR, Status.CLEAR, subject=SUBJECT, **shares),)
+    slow = means.filter(pl.col("compute_ns") >= mean_ns + excess_ns / 2)["rank"].to_list()
+    waiting_ns = _number(means.filter(~pl.col("rank").is_in(slow))["exposed_waiting_ns"].mean())
+    return (
+        finding(
+            DETECTOR,
+            Status.FOUND,
+            subject=SUBJECT,
+            title=_title(slow, excess_ns, mean_ns),
+            cause=_cause(kernels, slow),
+            ranks=tuple(slow),
+            steps=chosen.steps,
+            saving=saving(
+                min(excess_ns, waiting_ns),
+                excess_ns,
+                step_ns,
+                _number(means["n_devices"].sum()).__int__(),
+                "every rank computes as long as the mean rank; low end: as far as the others are seen "
+                "to wait; upper bound",
+            ),
+            scope=Scope(victims=tuple(r for r in means["rank"].to_list() if r not in slow)),
+            **shares,
+        ),
+    )
+
+
+def _why_not(run: Run, means: pl.DataFrame, *, is_comparable: bool) -> str:
+    if means.height < 2:
+        return "one rank: nobody to compare it with. Record all ranks of the job."
+    if not is_comparable:
+        return (
+            "the windows of the ranks may hold different work. Mark steps (prof.step() of "
+            "torch.profiler writes ProfilerStep#N) and record the same steps on all ranks."
+        )
+    if _number(means["compute_ns"].max()) <= 0:
+        return "no compute kernels in the averaged steps. Record with CUDA activity on."
+    del run
+    return ""
+
+
+def _title(slow: list[int], excess_ns: float, mean_ns: float) -> str:
+    who = f"Rank {slow[0]} computes" if len(slow) == 1 else f"Ranks {_few(slow)} compute"
+    return f"{who} {text(excess_ns / mean_ns, Unit.SHARE)} longer than the mean rank"
+
+
+def _few(ranks: list[int]) -> str:
+    shown = ", ".join(map(str, ranks[:4]))
+    return shown if len(ranks) <= 4 else f"{shown}, …"
+
+
+def _cause(kernels: pl.DataFrame, slow: list[int]) -> Cause:
+    """More kernels than the median rank, or the same ones slower."""
+    own = kernels.filter(pl.col("rank").is_in(slow))
+    more, slower = _number(own["more_ns"].sum()), _number(own["slower_ns"].sum())
+    return Cause.DATA_IMBALANCE if more >= slower else Cause.SLOW_DEVICE
+
+
+def _by_rank(means: pl.DataFrame, kernels: pl.DataFrame) -> Evidence:
+    table = (
+        means.join(kernels, on="rank", how="left", validate="1:1")
+        .select("rank", "compute_ns", "slower_ns", "more_ns", "kind", "exposed_waiting_ns")
+        .sort("compute_ns", "rank", descending=[True, False])
+        .head(16)
+    )
+    return Evidence(
+        title="Compute of the mean step",
+        columns=(
+            Column("rank"),
+            Column("compute", Unit.NS),
+            Column("same kernels slower than the median rank", Unit.NS),
+            Column("more kernels than the median rank", Unit.NS),
+            Column("kind that differs most"),
+            Column("own exposed waiting", Unit.NS),
+        ),
+        rows=tuple(table.iter_rows()),
+    )
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+DETECTOR = Detector(
+    id="load-imbalance",
+    title="Ranks compute for different times",
+    clear="Ranks compute equally long",
+    needs=(),
+    how="Record the same steps on all ranks.",
+    limits=Limits,
+    detect=detect,
+)

@@ -1,0 +1,202 @@
+"""From findings to advice: what to do for each cause, how savings combine, three sentences on top."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tracekit.detectors import Detector
+from tracekit.findings import (
+    Cause,
+    Change,
+    Finding,
+    Range,
+    Recommendation,
+    Saving,
+    Severity,
+    Status,
+    ranked,
+    with_severity,
+)
+from tracekit.units import Unit, text
+
+ADVICE: dict[Cause, Recommendation] = {
+    Cause.SLOW_DEVICE: Recommendation(
+        "Compare clocks, power and temperature of this device with its peers; if they differ, drain "
+        "the node and have it looked at.",
+        Change.HARDWARE,
+        (
+            "nvidia-smi --query-gpu=index,clocks.sm,clocks.max.sm,temperature.gpu,power.draw,"
+            "clocks_event_reasons.active --format=csv",
+            "dcgmi diag -r 2",
+        ),
+    ),
+    Cause.DATA_IMBALANCE: Recommendation(
+        "Give each rank the same cost, not the same count: sort or pack samples by length, and "
+        "spread experts, tables or layers by measured time.",
+        Change.CODE,
+    ),
+    Cause.INPUT_PIPELINE: Recommendation(
+        "Load ahead of the step: more workers, prefetching, pinned memory; move decoding off the "
+        "training process.",
+        Change.SETTING,
+        ("DataLoader(..., num_workers=8, prefetch_factor=4, pin_memory=True, persistent_workers=True)",),
+    ),
+    Cause.HOST_SYNC: Recommendation(
+        "Remove calls that wait for the device inside the step: .item(), .cpu(), printing a loss, "
+        "copies from pageable memory; log every n steps instead.",
+        Change.CODE,
+        ("torch.cuda.set_sync_debug_mode('warn')",),
+    ),
+    Cause.ALLOCATOR: Recommendation(
+        "Stop the caching allocator from going back to the driver: use expandable segments and "
+        "leave some memory free.",
+        Change.SETTING,
+        ("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",),
+    ),
+    Cause.COMPILATION: Recommendation(
+        "Keep compilation out of the measured steps: warm up with every shape, mark dynamic "
+        "dimensions, keep the compile cache on disk.",
+        Change.SETTING,
+        ("export TORCHINDUCTOR_FX_GRAPH_CACHE=1",),
+    ),
+    Cause.CHECKPOINT: Recommendation(
+        "Write checkpoints in the background (torch.distributed.checkpoint.async_save) and from all "
+        "ranks.",
+        Change.CODE,
+    ),
+    Cause.CPU_OPTIMIZER: Recommendation(
+        "Keep the optimizer on the device, or overlap its CPU step with the backward pass.",
+        Change.SETTING,
+    ),
+    Cause.GARBAGE_COLLECTION: Recommendation(
+        "Collect garbage on all ranks in the same step: switch the automatic collector off and call "
+        "it on a schedule.",
+        Change.CODE,
+        ("gc.disable(); gc.collect(1)  # every n steps, on every rank",),
+    ),
+    Cause.LAUNCH_OVERHEAD: Recommendation(
+        "Launch fewer, larger kernels: torch.compile, CUDA graphs, fused optimizers, a larger batch.",
+        Change.CODE,
+        ("torch.compile(model, mode='reduce-overhead')",),
+    ),
+    Cause.HOST_OTHER: Recommendation(
+        "The host did something that no operator records (Python, I/O, a sleep, another process). "
+        "Look at the time range named here with a sampling profiler on that rank.",
+        Change.CODE,
+        ("py-spy dump --pid PID", "py-spy record --pid PID --duration 30 --output stacks.svg"),
+    ),
+    Cause.COPY_IN_OUT: Recommendation(
+        "Copy from pinned memory, asynchronously and ahead of the step; keep what is used again on "
+        "the device.",
+        Change.CODE,
+        ("tensor.pin_memory().to(device, non_blocking=True)",),
+    ),
+    Cause.EXPOSED_COMMUNICATION: Recommendation(
+        "Start communication earlier and hide it behind compute: smaller first buckets, prefetch of "
+        "the next layer's parameters, gradient accumulation without synchronising.",
+        Change.SETTING,
+        (
+            "DistributedDataParallel(..., bucket_cap_mb=50, gradient_as_bucket_view=True)",
+            "fully_shard: module.set_modules_to_forward_prefetch([...])",
+        ),
+    ),
+    Cause.UNKNOWN: Recommendation(
+        "Record this rank again with host operators and CUDA synchronisation events, so that the "
+        "cause can be named.",
+        Change.SETTING,
+        ("torch.profiler.profile(activities=[CPU, CUDA], experimental_config=_ExperimentalConfig("
+         "enable_cuda_sync_events=True))",),
+    ),
+}
+
+
+def completed(
+    findings: tuple[Finding, ...], detectors: Mapping[str, Detector]
+) -> tuple[Finding, ...]:
+    """Bound savings by their parent's, give severities and advice, and rank."""
+    by_id: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_id.setdefault(finding.id, []).append(finding)
+    bounded = []
+    for finding in findings:
+        parent = detectors[finding.id].bounded_by if finding.id in detectors else None
+        bounded.append(_bounded(finding, by_id.get(parent or "", [])))
+    return ranked(tuple(with_severity(_advised(finding)) for finding in bounded))
+
+
+def headline(findings: tuple[Finding, ...], n_checked: int) -> tuple[str, ...]:
+    """Three sentences: cause, saving, cure; or that nothing found is worth fixing."""
+    worth = [f for f in findings if f.status is Status.FOUND and f.severity is not Severity.INFO]
+    if not worth:
+        return _healthy(findings, n_checked)
+    top = max(worth, key=lambda finding: finding.saving.per_step_ns.high if finding.saving else 0.0)
+    advice = top.recommendation.text.split(": ")[0].rstrip(".") if top.recommendation else ""
+    return (
+        f"{top.title}: {_cause_text(top)}.",
+        _saving_text(top.saving),
+        f"{advice}.",
+    )
+
+
+def _healthy(findings: tuple[Finding, ...], n_checked: int) -> tuple[str, ...]:
+    small = sum(finding.status is Status.FOUND for finding in findings)
+    skipped = sum(finding.status is Status.SKIPPED for finding in findings)
+    noted = f"{small} smaller notes stand below" if small else "no note either"
+    return (
+        "Nothing found that is worth fixing.",
+        f"{n_checked - skipped} of {n_checked} checks could run; {noted}.",
+        "What was checked and what would need more data is listed below.",
+    )
+
+
+def _cause_text(finding: Finding) -> str:
+    cause = (finding.cause or Cause.UNKNOWN).value.replace("-", " ")
+    if finding.cause is Cause.UNKNOWN:
+        cause = "the cause is not recorded"
+    return f"{cause} ({finding.why})" if finding.why else cause
+
+
+def _saving_text(saving: Saving | None) -> str:
+    if saving is None:
+        return "What fixing it buys cannot be said from these traces."
+    low, high = saving.per_step_ns.low, saving.per_step_ns.high
+    amount = text(high, Unit.NS) if low >= 0.95 * high else f"{text(low, Unit.NS)} to {text(high, Unit.NS)}"
+    hours = saving.gpu_hours_per_day
+    return (
+        f"Fixing it saves up to {amount} a step, {text(saving.share_high, Unit.SHARE)} of the GPU time "
+        f"({hours.high:,.1f} GPU-hours a day)."
+    )
+
+
+def _bounded(finding: Finding, parents: list[Finding]) -> Finding:
+    """A saving is at most that of the finding it is part of."""
+    bounds = [parent.saving for parent in parents if parent.saving is not None]
+    if finding.saving is None or not bounds:
+        return finding
+    bound = max(bounds, key=lambda each: each.per_step_ns.high)
+    own = finding.saving
+    if own.per_step_ns.high <= bound.per_step_ns.high:
+        return finding
+    low = min(own.per_step_ns.low, bound.per_step_ns.high)
+    ratio = bound.per_step_ns.high / own.per_step_ns.high
+    return replace(
+        finding,
+        saving=replace(
+            own,
+            per_step_ns=Range(low, bound.per_step_ns.high),
+            share=min(own.share, bound.share_high),
+            share_high=bound.share_high,
+            gpu_hours_per_day=Range(
+                min(own.gpu_hours_per_day.low, own.gpu_hours_per_day.high * ratio),
+                own.gpu_hours_per_day.high * ratio,
+            ),
+        ),
+    )
+
+
+def _advised(finding: Finding) -> Finding:
+    if finding.status is not Status.FOUND or finding.recommendation is not None:
+        return finding
+    advice = ADVICE.get(finding.cause or Cause.UNKNOWN, ADVICE[Cause.UNKNOWN])
+    return replace(finding, recommendation=advice)
