@@ -6,10 +6,12 @@ import re
 import shutil
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from tracekit.cli import main
+from tracekit.config import check_config, read_config
 from tracekit.detectors import detectors
 from tracekit.docgen import HEADINGS, docstring_sections
 
@@ -63,6 +65,31 @@ def test_the_docstring_of_a_detector_has_its_headings_in_order(detector_id):
     assert summary.endswith(".")
     assert tuple(sections) == HEADINGS
     assert all(sections.values())
+
+
+def test_the_limits_in_documents_exist(tmp_path):
+    known = {detector.id: detector.limits for detector in detectors().values()}
+    blocks = re.findall(r"```toml\n(.*?)```", "\n".join(map(read, DOCUMENTS)), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        (tmp_path / "tracekit.toml").write_text(block, encoding="utf-8")
+        check_config(read_config(tmp_path / "tracekit.toml"), known)
+
+
+def test_the_commands_in_documents_exist():
+    names = main.list_commands(click.Context(main))
+    for path in DOCUMENTS:
+        for name in re.findall(r"(?:^|[`/ ])tracekit ([a-z]+)", "\n".join(code(read(path)))):
+            assert name in names, f"{path}: tracekit {name}"
+
+
+def code(markdown):
+    """The code of a document: its blocks, and what stands between backticks."""
+    return re.findall(r"```.*?```|`[^`\n]+`", markdown, re.DOTALL)
+
+
+def read(path):
+    return path.read_text(encoding="utf-8")
 
 
 def test_no_text_installs_the_other_program_of_that_name():

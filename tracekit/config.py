@@ -1,7 +1,7 @@
 """Limits of detectors from a tracekit.toml; every name and type in it is checked, none is ignored.
 
 [detectors.straggler-rank]
-late_share = 0.6
+min_step_share = 0.05
 """
 
 from __future__ import annotations

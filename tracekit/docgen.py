@@ -7,9 +7,9 @@ something else; `tracekit docs --check` compares what is committed with what the
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 import re
+import sys
 import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -97,7 +97,12 @@ def detector_page(detector: Detector) -> str:
     lines = [f"# {detector.id}: {detector.title}", _NOTE, summary]
     for heading, body in sections.items():
         lines += [f"## {heading}", _section(heading, body)]
-    lines += ["## Data it needs", _table_links(detector.needs, "../schema.md"), "## Limits"]
+    lines += ["## Data it needs", _table_links(detector.needs, "../schema.md"), detector.how]
+    if detector.bounded_by:
+        lines.append(
+            f"Its saving is at most that of [{detector.bounded_by}]({detector.bounded_by}.md)."
+        )
+    lines.append("## Limits")
     lines += [f"Change them in `tracekit.toml` under `[detectors.{detector.id}]`."]
     rows = [(f"`{r.name}`", r.default, r.unit, r.reason) for r in limit_rows(detector)]
     lines.append(_table(("Limit", "Default", "Unit", "Why this value"), rows))
@@ -107,10 +112,10 @@ def detector_page(detector: Detector) -> str:
 def explanation(detector: Detector) -> str:
     """What a detector does, as text for the terminal."""
     parts = [f"{detector.id}: {detector.title}", _docstring(detector)]
-    parts.append("Data it needs:\n    " + ", ".join(table.name for table in detector.needs))
+    needs = ", ".join(table.name for table in detector.needs)
+    parts.append(f"Data it needs:\n    {needs}\n{_indented(detector.how, 4)}")
     limits = [
-        f"    {row.name} = {row.default} ({row.unit})\n"
-        + textwrap.fill(row.reason, _WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 8)
+        f"    {row.name} = {row.default} ({row.unit})\n" + _indented(row.reason, 8)
         for row in limit_rows(detector)
     ]
     parts.append("\n".join([f"Limits, in tracekit.toml under [detectors.{detector.id}]:", *limits]))
@@ -166,19 +171,20 @@ def cli_page(cli: click.Group) -> str:
 
 
 def _docstring(detector: Detector) -> str:
-    return inspect.cleandoc(importlib.import_module(detector.module).__doc__ or "")
+    return inspect.cleandoc(sys.modules[detector.detect.__module__].__doc__ or "")
+
+
+def _indented(text: str, n_spaces: int) -> str:
+    indent = " " * n_spaces
+    return textwrap.fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent)
 
 
 def _section(heading: str, body: str) -> str:
     if heading == "Formula":
         return f"```text\n{body}\n```"
     if heading == "References":
-        return "\n".join(f"- {_linked(line)}" for line in body.splitlines())
+        return re.sub(r"https?://[^\s,;()]+[^\s,;().]", r"<\g<0>>", body)
     return body
-
-
-def _linked(line: str) -> str:
-    return re.sub(r"https?://\S+", lambda match: f"<{match[0]}>", line)
 
 
 def _table_links(tables: Iterable[Table], schema_page: str) -> str:
