@@ -13,7 +13,6 @@ from tracekit.schema import Table
 from tracekit.store import Capture
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peek:
     """What a look at one file tells about the run it belongs to. A null was not recorded.

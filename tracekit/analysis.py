@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 import tracekit
-from tracekit.config import Config
 from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import Averages, averages, breakdowns, mean_steps
 from tracekit.derive.breakdown import PARTS, SPLITS, breakdown
@@ -35,7 +34,12 @@ from tracekit.findings import (
     SourceFile,
 )
 from tracekit.recommend import completed, headline
-from tracekit.store import Run
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from tracekit.config import Config
+    from tracekit.store import Run
 
 log = logging.getLogger(__name__)
 
@@ -187,7 +191,17 @@ def _efficiency(means: pl.DataFrame) -> Efficiency | None:
 
 
 def _parts(rows: pl.DataFrame) -> tuple[Parts, ...]:
-    names = ("rank", "device", "step", "start_ns", "dur_ns", *PARTS, *SPLITS, "is_complete", "is_averaged")
+    names = (
+        "rank",
+        "device",
+        "step",
+        "start_ns",
+        "dur_ns",
+        *PARTS,
+        *SPLITS,
+        "is_complete",
+        "is_averaged",
+    )
     return tuple(Parts(**row) for row in rows.select(names).iter_rows(named=True))
 
 
@@ -211,7 +225,9 @@ def _run_checks(run: Run, rows: pl.DataFrame) -> tuple[Quality, ...]:
     checks: list[Quality] = []
 
     def note(check: str, severity: Severity, count: int, detail: str) -> None:
-        checks.append(Quality(check=check, severity=severity, rank=None, count=count, detail=detail))
+        checks.append(
+            Quality(check=check, severity=severity, rank=None, count=count, detail=detail)
+        )
 
     missing = run.manifest.missing_ranks
     if missing:
@@ -232,16 +248,28 @@ def _run_checks(run: Run, rows: pl.DataFrame) -> tuple[Quality, ...]:
     steps = rows.drop_nulls("step")
     if run.n_rows("steps") == 0 and steps.height:
         source = steps["source"][0]
-        note("no step marks", Severity.INFO, 1, f"steps come from: {source}; prof.step() records them")
+        note(
+            "no step marks",
+            Severity.INFO,
+            1,
+            f"steps come from: {source}; prof.step() records them",
+        )
     by_rank = steps.group_by("rank").agg(pl.col("step").unique().sort())
     if by_rank["step"].n_unique() > 1:
         note("step sets differ", Severity.INFO, by_rank.height, "ranks recorded different steps")
     flags = {capture.flags for capture in run.manifest.captures}
     if len(flags) > 1:
-        note("profiler options differ", Severity.WARNING, len(flags), "ranks were slowed differently")
+        note(
+            "profiler options differ", Severity.WARNING, len(flags), "ranks were slowed differently"
+        )
     versions = {tuple(sorted(capture.versions.items())) for capture in run.manifest.captures}
     if len(versions) > 1:
-        note("versions differ", Severity.WARNING, len(versions), "of drivers or libraries between ranks")
+        note(
+            "versions differ",
+            Severity.WARNING,
+            len(versions),
+            "of drivers or libraries between ranks",
+        )
     unmatched = waits(run).filter(pl.col("instance").is_null()).select(pl.len()).collect().item()
     if unmatched:
         note("collectives not matched", Severity.INFO, unmatched, "no partner on another rank")

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tracekit.analysis import analysed, limited
@@ -22,6 +23,7 @@ __all__ = ["Finding", "Result", "Run", "analyze", "convert", "found_runs", "open
 
 OnCapture = Callable[[Capture], None]
 OnRank = Callable[[int], None]
+OnFound = Callable[[int], None]
 
 
 def convert(
@@ -33,6 +35,7 @@ def convert(
     rank_from: str | None = None,
     redact: bool = False,
     engine: str = "local",
+    on_found: OnFound | None = None,
     on_capture: OnCapture | None = None,
 ) -> Run:
     """Convert traces into a run folder; ranks that are there already and unchanged are kept.
@@ -44,6 +47,7 @@ def convert(
         rank_from: regular expression with one group that finds the rank in a path.
         redact: replace names of hosts, users, paths and modules by aliases.
         engine: `local`, or `local:N` processes.
+        on_found: told how many ranks there are.
         on_capture: told about each rank when it is written.
 
     Raises:
@@ -53,6 +57,8 @@ def convert(
     paths = [sources] if isinstance(sources, str | Path) else list(sources)
     with found_runs(paths, rank_from) as listed:
         found = listed.pick(run)
+        if on_found is not None:
+            on_found(len(found.files))
         with open_engine(engine, n_tasks=len(found.files)) as executor:
             return convert_run(
                 found,
@@ -66,9 +72,7 @@ def convert(
 
 
 @contextmanager
-def found_runs(
-    sources: Sequence[str | Path], rank_from: str | None = None
-) -> Iterator[Inventory]:
+def found_runs(sources: Sequence[str | Path], rank_from: str | None = None) -> Iterator[Inventory]:
     """The runs behind the sources; archives stay unpacked until the block is left."""
     unpacked = Path(tempfile.mkdtemp(prefix="tracekit-"))
     try:
@@ -89,6 +93,7 @@ def analyze(
     rank_from: str | None = None,
     redact: bool = False,
     engine: str = "local",
+    on_found: OnFound | None = None,
     on_capture: OnCapture | None = None,
     on_rank: OnRank | None = None,
 ) -> Result:
@@ -104,6 +109,7 @@ def analyze(
         rank_from: see `convert`.
         redact: see `convert`.
         engine: see `convert`.
+        on_found: told how many ranks there are.
         on_capture: told about each converted rank.
         on_rank: told about each analysed rank.
 
@@ -113,9 +119,16 @@ def analyze(
     """
     limits = config or Config()
     check_config(limits, {each.id: each.limits for each in detectors().values()})
-    with _run_of(
-        source, folder, run=run, rank_from=rank_from, redact=redact, engine=engine, on_capture=on_capture
-    ) as opened:
+    make = partial(
+        convert,
+        run=run,
+        rank_from=rank_from,
+        redact=redact,
+        engine=engine,
+        on_found=on_found,
+        on_capture=on_capture,
+    )
+    with _run_of(source, folder, make, redact=redact) as opened:
         chosen = limited(opened, _ordered(steps), tuple(ranks) if ranks is not None else None)
         with open_engine(engine, n_tasks=len(chosen.ranks)) as executor:
             return analysed(chosen, executor, limits, on_rank)
@@ -125,42 +138,31 @@ def analyze(
 def _run_of(
     source: str | Path | Run | Sequence[str | Path],
     folder: str | Path | None,
+    make: Callable[..., Run],
     *,
-    run: str | None,
-    rank_from: str | None,
     redact: bool,
-    engine: str,
-    on_capture: OnCapture | None,
 ) -> Iterator[Run]:
+    """The run itself, the run folder opened, or the traces converted by `make`."""
     if isinstance(source, Run):
         yield source
-        return
-    if isinstance(source, str | Path) and is_run(Path(source)):
-        if redact and not open_run(source).manifest.is_redacted:
+    elif isinstance(source, str | Path) and is_run(Path(source)):
+        opened = open_run(source)
+        if redact and not opened.manifest.is_redacted:
             raise UsageError(
                 f"{source}: a run that holds names; it cannot be redacted any more",
                 hint="Analyse the traces themselves with --redact.",
             )
-        yield open_run(source)
-        return
-    temporary = tempfile.mkdtemp(prefix="tracekit-") if folder is None else None
-    try:
-        yield convert(
-            source,
-            Path(folder) if folder is not None else Path(temporary or ".") / "run",
-            run=run,
-            rank_from=rank_from,
-            redact=redact,
-            engine=engine,
-            on_capture=on_capture,
-        )
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+        yield opened
+    elif folder is not None:
+        yield make(source, folder)
+    else:
+        with tempfile.TemporaryDirectory(prefix="tracekit-") as temporary:
+            yield make(source, Path(temporary) / "run")
 
 
 def _ordered(steps: tuple[int, int] | None) -> tuple[int, int] | None:
     if steps is not None and steps[0] >= steps[1]:
-        raise UsageError(f"steps {steps[0]}:{steps[1]}: no step lies in it", hint="A:B leaves B out.")
+        raise UsageError(
+            f"steps {steps[0]}:{steps[1]}: no step lies in it", hint="A:B leaves B out."
+        )
     return steps
-

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from tracekit.errors import InputError
 from tracekit.units import Quantity, Unit
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SCHEMA_VERSION = 1
 
@@ -362,7 +365,13 @@ def ranked(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 
     def key(finding: Finding) -> tuple[int, int, float, str, str]:
         high_ns = finding.saving.per_step_ns.high if finding.saving else 0.0
-        return order[finding.status], weight[finding.severity], -high_ns, finding.id, finding.subject
+        return (
+            order[finding.status],
+            weight[finding.severity],
+            -high_ns,
+            finding.id,
+            finding.subject,
+        )
 
     return tuple(sorted(findings, key=key))
 
@@ -372,7 +381,9 @@ def with_severity(finding: Finding) -> Finding:
     if finding.status is not Status.FOUND or finding.severity is not None:
         return finding
     share = finding.saving.share if finding.saving else 0.0
-    severity = Severity.CRITICAL if share >= 0.10 else Severity.WARNING if share >= 0.01 else Severity.INFO
+    severity = (
+        Severity.CRITICAL if share >= 0.10 else Severity.WARNING if share >= 0.01 else Severity.INFO
+    )
     return replace(finding, severity=severity)
 
 

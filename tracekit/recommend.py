@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from tracekit.detectors import Detector
 from tracekit.findings import (
     Cause,
     Change,
@@ -20,14 +19,21 @@ from tracekit.findings import (
 )
 from tracekit.units import Unit, text
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tracekit.detectors import Detector
+
 ADVICE: dict[Cause, Recommendation] = {
     Cause.SLOW_DEVICE: Recommendation(
         "Compare clocks, power and temperature of this device with its peers; if they differ, drain "
         "the node and have it looked at.",
         Change.HARDWARE,
         (
-            "nvidia-smi --query-gpu=index,clocks.sm,clocks.max.sm,temperature.gpu,power.draw,"
-            "clocks_event_reasons.active --format=csv",
+            (
+                "nvidia-smi --query-gpu=index,clocks.sm,clocks.max.sm,temperature.gpu,power.draw,"
+                "clocks_event_reasons.active --format=csv"
+            ),
             "dcgmi diag -r 2",
         ),
     ),
@@ -40,7 +46,9 @@ ADVICE: dict[Cause, Recommendation] = {
         "Load ahead of the step: more workers, prefetching, pinned memory; move decoding off the "
         "training process.",
         Change.SETTING,
-        ("DataLoader(..., num_workers=8, prefetch_factor=4, pin_memory=True, persistent_workers=True)",),
+        (
+            "DataLoader(..., num_workers=8, prefetch_factor=4, pin_memory=True, persistent_workers=True)",
+        ),
     ),
     Cause.HOST_SYNC: Recommendation(
         "Remove calls that wait for the device inside the step: .item(), .cpu(), printing a loss, "
@@ -86,6 +94,12 @@ ADVICE: dict[Cause, Recommendation] = {
         Change.CODE,
         ("py-spy dump --pid PID", "py-spy record --pid PID --duration 30 --output stacks.svg"),
     ),
+    Cause.SLOW_HOST: Recommendation(
+        "This rank's host launches more slowly than its peers': compare CPU clocks, NUMA binding, and "
+        "other processes on its cores.",
+        Change.HARDWARE,
+        ("numactl --show", "cpupower frequency-info", "pidstat -u -t 1 5"),
+    ),
     Cause.COPY_IN_OUT: Recommendation(
         "Copy from pinned memory, asynchronously and ahead of the step; keep what is used again on "
         "the device.",
@@ -105,8 +119,12 @@ ADVICE: dict[Cause, Recommendation] = {
         "Record this rank again with host operators and CUDA synchronisation events, so that the "
         "cause can be named.",
         Change.SETTING,
-        ("torch.profiler.profile(activities=[CPU, CUDA], experimental_config=_ExperimentalConfig("
-         "enable_cuda_sync_events=True))",),
+        (
+            (
+                "torch.profiler.profile(activities=[CPU, CUDA], experimental_config=_ExperimentalConfig("
+                "enable_cuda_sync_events=True))"
+            ),
+        ),
     ),
 }
 
@@ -161,7 +179,11 @@ def _saving_text(saving: Saving | None) -> str:
     if saving is None:
         return "What fixing it buys cannot be said from these traces."
     low, high = saving.per_step_ns.low, saving.per_step_ns.high
-    amount = text(high, Unit.NS) if low >= 0.95 * high else f"{text(low, Unit.NS)} to {text(high, Unit.NS)}"
+    amount = (
+        text(high, Unit.NS)
+        if low >= 0.95 * high
+        else f"{text(low, Unit.NS)} to {text(high, Unit.NS)}"
+    )
     hours = saving.gpu_hours_per_day
     return (
         f"Fixing it saves up to {amount} a step, {text(saving.share_high, Unit.SHARE)} of the GPU time "

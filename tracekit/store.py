@@ -7,10 +7,9 @@ folder. `captures/rank=….json` is written last for each rank: a rank that has 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import polars as pl
@@ -18,6 +17,9 @@ import pyarrow.parquet as pq
 
 from tracekit.errors import InputError
 from tracekit.schema import SCHEMA_VERSION, TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROWS_PER_GROUP = 128 << 10
 MANIFEST = "manifest.json"

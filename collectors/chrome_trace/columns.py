@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from functools import cache
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from tracekit.collectors.chrome_trace.events import Event
 from tracekit.collectors.chrome_trace.timestamps import ns
 from tracekit.derive.kernel_kinds import kind_of
 from tracekit.schema import (
@@ -25,6 +23,11 @@ from tracekit.schema import (
     SYNCS,
     Table,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tracekit.collectors.chrome_trace.events import Event
 
 MAX_SHAPES_BYTES = 64 << 10
 
@@ -61,12 +64,17 @@ _ROLES = tuple(
         ("sync", r"Synchronize|EventQuery|StreamQuery|zeEventHostSync|urEventWait"),
         ("event-record", r"EventRecord"),
         ("copy", r"Memcpy|Memset|MemcpyDtoH|urEnqueueUSM"),
-        ("allocation", r"Malloc|Free(?!Async)|HostAlloc|HostRegister|MemCreate|MemMap|MemRelease|Mem(?:Alloc|Free)"),
+        (
+            "allocation",
+            r"Malloc|Free(?!Async)|HostAlloc|HostRegister|MemCreate|MemMap|MemRelease|Mem(?:Alloc|Free)",
+        ),
         ("module-load", r"ModuleLoad|LibraryLoad|ModuleGetFunction|LinkAdd"),
         ("launch", r"Launch|runFunction|Enqueue|ExtModule"),
     )
 )
-_COPY_KINDS = re.compile(r"(HtoD|DtoH|DtoD|HtoH|PtoP|P2P|AtoD|DtoA|HOST_TO_DEVICE|DEVICE_TO_HOST)", re.I)
+_COPY_KINDS = re.compile(
+    r"(HtoD|DtoH|DtoD|HtoH|PtoP|P2P|AtoD|DtoA|HOST_TO_DEVICE|DEVICE_TO_HOST)", re.IGNORECASE
+)
 
 
 def frame(table: Table, columns: dict[str, Any]) -> pl.DataFrame:
@@ -173,7 +181,10 @@ def copies(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
         | _place(events, args)
         | {
             "name": listed("name", events),
-            "kind": [_copy_kind(event.name, arg.direction) for event, arg in zip(events, args, strict=True)],
+            "kind": [
+                _copy_kind(event.name, arg.direction)
+                for event, arg in zip(events, args, strict=True)
+            ],
             "host_memory": [_host_memory(event.name) for event in events],
             "size_bytes": [
                 arg.mtia_size if arg.size_bytes is None else arg.size_bytes for arg in args
@@ -285,9 +296,7 @@ def role_of(name: str) -> str:
 
 def external_ids(args: Sequence[Any]) -> list[Any]:
     """External id under today's key or that of 2020."""
-    return [
-        arg.legacy_external_id if arg.external_id is None else arg.external_id for arg in args
-    ]
+    return [arg.legacy_external_id if arg.external_id is None else arg.external_id for arg in args]
 
 
 def _place(events: Sequence[Event], args: Sequence[Any]) -> dict[str, list[Any]]:

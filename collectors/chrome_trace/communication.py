@@ -7,18 +7,21 @@ The operation is what the host called: metadata on the kernel, else the call ove
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from tracekit.collectors.chrome_trace.columns import frame, listed, times
-from tracekit.collectors.chrome_trace.events import Event
 from tracekit.collectors.chrome_trace.heading import Group, members
 from tracekit.derive.kernel_kinds import COMMUNICATION, kind_of, operation_of
 from tracekit.schema import COLLECTIVES
 from tracekit.schema.table import I64, TEXT, Column, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.collectors.chrome_trace.events import Event
 
 RECORD = "record_param_comms"
 _PREFIXES = ("nccl:", "gloo:", "c10d::", "_c10d_functional::")
@@ -50,12 +53,13 @@ _METADATA = (
 CALLS = Table(
     "communication calls",
     "kernel, host operator or annotation that communicates",
-    tuple(
-        column
-        for column in COLLECTIVES.columns
-        if column.name not in ("enqueue_ns", "source")
-    )
-    + (Column("thread", I64, "", "host thread"), Column("source", TEXT, "", "where it stood")),
+    (
+        *tuple(
+            column for column in COLLECTIVES.columns if column.name not in ("enqueue_ns", "source")
+        ),
+        Column("thread", I64, "", "host thread"),
+        Column("source", TEXT, "", "where it stood"),
+    ),
 )
 
 
@@ -117,7 +121,9 @@ def collectives(
         {name: operation_of(name) for name in kernels["name"].unique()}, return_dtype=pl.String
     )
     kernels = kernels.with_columns(
-        source=pl.when(pl.col("source") == "kernel").then(pl.lit("kernel name")).otherwise("source"),
+        source=pl.when(pl.col("source") == "kernel")
+        .then(pl.lit("kernel name"))
+        .otherwise("source"),
         operation=pl.coalesce("operation", by_name),
     )
     table = pl.concat([_columns(kernels), _columns(_gloo(host))])
@@ -183,7 +189,7 @@ def _described(kernels: pl.DataFrame, host: pl.DataFrame) -> pl.DataFrame:
 
 
 def _gloo(host: pl.DataFrame) -> pl.DataFrame:
-    """gloo's own calls: their span on the worker thread is the transfer; the thread is the stream."""
+    """Gloo's own calls: their span on the worker thread is the transfer; the thread is the stream."""
     calls = host.filter(pl.col("name").str.starts_with("gloo:"))
     return calls.with_columns(
         stream=pl.col("thread"), enqueue_ns=pl.lit(None, dtype=pl.Int64), source=pl.lit("gloo")
@@ -215,7 +221,9 @@ def _with_members(table: pl.DataFrame, groups: tuple[Group, ...]) -> pl.DataFram
             members=pl.coalesce("members", "listed"),
             group_description=pl.coalesce("group_description", "described"),
         )
-        .with_columns(group_size=pl.coalesce("group_size", pl.col("members").list.len().cast(pl.Int64)))
+        .with_columns(
+            group_size=pl.coalesce("group_size", pl.col("members").list.len().cast(pl.Int64))
+        )
         .drop("listed", "described")
     )
 
@@ -224,7 +232,9 @@ def _metadata(events: Sequence[Event]) -> dict[str, list[Any]]:
     args = listed("args", events)
     sizes = [_size_bytes(str(arg.dtype)) for arg in args]
     inputs = [
-        _bytes(arg.n_in, size) if arg.n_in is not None else _input_bytes(bytes(arg.shapes), bytes(arg.dtypes))
+        _bytes(arg.n_in, size)
+        if arg.n_in is not None
+        else _input_bytes(bytes(arg.shapes), bytes(arg.dtypes))
         for arg, size in zip(args, sizes, strict=True)
     ]
     return {
@@ -294,5 +304,3 @@ _parsed_members = cache(members)
 def _splits(listing: object) -> list[int] | None:
     found = _members(listing)
     return found or None
-
-

@@ -8,16 +8,18 @@ tried then, and only after that the repair path.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tracekit.collectors.chrome_trace import repair
 from tracekit.collectors.chrome_trace.stream import Cut, pieces
 from tracekit.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 CHUNK_BYTES = 4 << 20
 MAX_EVENT_BYTES = 256 << 20
@@ -186,7 +188,7 @@ def _whole_events(data: bytes, reading: Reading) -> tuple[list[Event], int]:
     cuts = [match.end() for match in _BOUNDARY.finditer(data, window)]
     if not cuts:
         cuts = [match.end() for match in _BOUNDARY.finditer(data)]
-    for cut in cuts[: -4 : -1]:
+    for cut in cuts[:-4:-1]:
         try:
             return decoded(b"[" + data[:cut].rstrip(b", \t\r\n") + b"]"), cut
         except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -6,12 +6,14 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracekit.collectors.chrome_trace import repair
 from tracekit.collectors.chrome_trace.stream import head, tail
 from tracekit.collectors.chrome_trace.timestamps import digits_ns
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HEAD_BYTES = 256 << 10
 MAX_HEAD_BYTES = 64 << 20
@@ -170,7 +172,9 @@ def _groups(listed: object) -> tuple[Group, ...]:
     groups = (entry for entry in listed if isinstance(entry, dict))
     return tuple(
         Group(
-            str(entry.get("pg_name", "")), str(entry.get("pg_desc", "")), members(entry.get("ranks"))
+            str(entry.get("pg_name", "")),
+            str(entry.get("pg_desc", "")),
+            members(entry.get("ranks")),
         )
         for entry in groups
     )

@@ -5,13 +5,17 @@ A warning means that figures are affected; an info that they rest on less than t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.collectors.chrome_trace.events import Reading
-from tracekit.collectors.chrome_trace.heading import Heading
 from tracekit.store import Check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracekit.collectors.chrome_trace.events import Reading
+    from tracekit.collectors.chrome_trace.heading import Heading
 
 INFO, WARNING = "info", "warning"
 MIN_LINKED_SHARE = 0.98
@@ -21,7 +25,9 @@ def reading_checks(reading: Reading, heading: Heading, dropped: dict[str, int]) 
     """What was lost on the way in, and what the file does not say of itself."""
     if reading.cut.why or reading.is_truncated:
         why = reading.cut.why or "the list of events has no end"
-        yield Check(check="truncated", severity=WARNING, count=1, detail=f"{why}; what was whole is used")
+        yield Check(
+            check="truncated", severity=WARNING, count=1, detail=f"{why}; what was whole is used"
+        )
     if reading.n_lost:
         yield Check(
             check="damaged events",
@@ -94,9 +100,12 @@ def device_checks(
         )
     n_zero = events.filter(pl.col("dur_ns") == 0).height
     if n_zero:
-        yield Check(check="zero durations", severity=INFO, count=n_zero, detail="kept, they take no time")
+        yield Check(
+            check="zero durations", severity=INFO, count=n_zero, detail="kept, they take no time"
+        )
     overlapping = events.sort("start_ns").filter(
-        pl.col("start_ns").shift(-1).over("device", "stream") < pl.col("start_ns") + pl.col("dur_ns")
+        pl.col("start_ns").shift(-1).over("device", "stream")
+        < pl.col("start_ns") + pl.col("dur_ns")
     )
     if overlapping.height:
         yield Check(
@@ -143,7 +152,10 @@ def communication_checks(collectives: pl.DataFrame, world_size: int | None) -> I
             count=n_plain,
             detail=f"{n_plain} of {total} have no group, bytes or dtype: a newer torch records them",
         )
-    if collectives["sequence"].null_count() == total and collectives["comms_id"].null_count() == total:
+    if (
+        collectives["sequence"].null_count() == total
+        and collectives["comms_id"].null_count() == total
+    ):
         yield Check(
             check="no sequence numbers",
             severity=INFO,

@@ -6,12 +6,15 @@ characters, unescaped quotes and backslashes in names, a file cut anywhere.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 T = TypeVar("T")
 
@@ -27,7 +30,7 @@ _MAX_MERGED = 4
 def split(data: bytes, boundary: re.Pattern[bytes]) -> list[bytes]:
     """Cut a run of events at every place that looks like the seam between two."""
     cuts = [0, *(match.end() for match in boundary.finditer(data)), len(data)]
-    return [data[a:b] for a, b in zip(cuts, cuts[1:], strict=False) if b > a]
+    return [data[a:b] for a, b in itertools.pairwise(cuts) if b > a]
 
 
 def salvaged(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from isal import isal_zlib
+from isal import igzip_lib, isal_zlib
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 PIECE_BYTES = 1 << 20
 GZIP_MAGIC = b"\x1f\x8b"
@@ -72,7 +75,7 @@ def _unpacked(file: object, first: bytes, packed_bytes: int, cut: Cut) -> Iterat
     while packed:
         try:
             data = member.decompress(packed, PIECE_BYTES)
-        except isal_zlib.error as error:
+        except igzip_lib.IsalError as error:
             cut.why = f"gzip stream is corrupt: {error}"
             return
         unpacked_bytes += len(data)

@@ -7,16 +7,20 @@ stay in file order between them, so that memory does not grow with the file.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from tracekit.collectors.chrome_trace import communication
 from tracekit.collectors.chrome_trace.columns import BUILDERS, CATEGORIES
-from tracekit.collectors.chrome_trace.events import Event
 from tracekit.schema import TABLES
-from tracekit.store import TableWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.collectors.chrome_trace.events import Event
+    from tracekit.store import TableWriter
 
 DEVICE_TABLES = ("kernels", "copies", "annotations", "syncs")
 """Kept in memory until the end of the file."""

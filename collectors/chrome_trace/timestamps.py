@@ -7,10 +7,13 @@ decimals) the reader hands over digits, and so do files that write times as stri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+from typing import TYPE_CHECKING
 
 import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def ns(values: Sequence[object]) -> pl.Series:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tracekit
 from tracekit.collectors import Collector, Options, RankFile
 from tracekit.collectors.sources import redaction
-from tracekit.collectors.sources.inventory import FoundRun, Inventory
 from tracekit.engine import map_ranks
 from tracekit.errors import InputError, TracekitError
 from tracekit.schema import SCHEMA_VERSION
@@ -30,6 +28,12 @@ from tracekit.store import (
     remove_run,
     write_json,
 )
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from tracekit.collectors.sources.inventory import FoundRun, Inventory
 
 log = logging.getLogger(__name__)
 
@@ -60,13 +64,13 @@ def convert_run(
         remove_run(folder)
     folder.mkdir(parents=True, exist_ok=True)
     task = partial(_converted, found.collector, folder, options)
+
+    def tell(_file: RankFile, outcome: Capture | TracekitError) -> None:
+        if on_done is not None and isinstance(outcome, Capture):
+            on_done(outcome)
+
     outcomes = map_ranks(
-        task,
-        found.files,
-        executor=executor,
-        on_done=(lambda outcome: on_done(outcome) if isinstance(outcome, Capture) else None)
-        if on_done
-        else None,
+        task, found.files, executor=executor, on_done=tell, name=lambda file: f"rank {file.rank}"
     )
     captures = tuple(outcome for outcome in outcomes if isinstance(outcome, Capture))
     failures = [outcome for outcome in outcomes if isinstance(outcome, TracekitError)]
@@ -176,4 +180,6 @@ def _rank_checks(capture: Capture) -> tuple[Check, ...]:
 
 def _all_failed(failures: list[TracekitError]) -> InputError:
     shown = "; ".join(failure.message for failure in failures[:3])
-    return InputError(f"none of {len(failures)} files could be read: {shown}", hint=failures[0].hint)
+    return InputError(
+        f"none of {len(failures)} files could be read: {shown}", hint=failures[0].hint
+    )

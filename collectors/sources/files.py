@@ -5,11 +5,14 @@ from __future__ import annotations
 import glob
 import tarfile
 import zipfile
-from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tracekit.collectors.chrome_trace.stream import head
 from tracekit.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 MAX_MEMBERS = 100_000
 MAX_UNPACKED_RATIO = 200
@@ -86,7 +89,7 @@ def _below(folder: Path) -> list[Path]:
     """Files below a folder, without hidden ones, run folders and what tracekit wrote itself."""
     found: list[Path] = []
     for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or path.is_symlink() and not path.exists():
+        if path.name.startswith(".") or (path.is_symlink() and not path.exists()):
             continue
         if path.is_dir():
             if not (path / "manifest.json").is_file() and not (path / "result.json").is_file():

@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tracekit.collectors import Collector, Peek, RankFile, sniffed
 from tracekit.collectors.sources.files import expanded, why_no_trace
 from tracekit.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|worker)[-_. ]?0*(\d+)", re.IGNORECASE)
 RANK_FROM_EXAMPLE = r"--rank-from 'trace_(\d+)\.json'"
@@ -110,7 +113,9 @@ def _pattern(rank_from: str | None) -> re.Pattern[str] | None:
     try:
         pattern = re.compile(rank_from)
     except re.error as error:
-        raise UsageError(f"--rank-from {rank_from}: {error}", hint=f"Like {RANK_FROM_EXAMPLE}") from error
+        raise UsageError(
+            f"--rank-from {rank_from}: {error}", hint=f"Like {RANK_FROM_EXAMPLE}"
+        ) from error
     if pattern.groups != 1:
         raise UsageError(
             f"--rank-from {rank_from}: needs exactly one group, has {pattern.groups}",
@@ -182,9 +187,7 @@ def _ranked(candidates: list[Candidate]) -> tuple[list[Candidate], list[str]]:
             f"{len(unknown)} traces, and none says its rank: {names} …",
             hint=f"Say where the rank stands in the path: {RANK_FROM_EXAMPLE}",
         )
-    notes = [
-        f"{candidate.path}: says no rank (see {RANK_FROM_EXAMPLE})" for candidate in unknown
-    ]
+    notes = [f"{candidate.path}: says no rank (see {RANK_FROM_EXAMPLE})" for candidate in unknown]
     return known, notes
 
 
@@ -244,7 +247,11 @@ def _by_start(group: list[Candidate]) -> list[list[Candidate]]:
     runs = [[seed] for seed in seeds]
     rest = [candidate for candidate in group if candidate.rank != most]
     pairs = sorted(
-        ((abs(started_ns(c) - started_ns(seed)), i, j) for i, c in enumerate(rest) for j, seed in enumerate(seeds)),
+        (
+            (abs(started_ns(c) - started_ns(seed)), i, j)
+            for i, c in enumerate(rest)
+            for j, seed in enumerate(seeds)
+        ),
     )
     placed: set[int] = set()
     for _, i, j in pairs:
@@ -291,7 +298,9 @@ def _name(group: list[Candidate]) -> str:
 def _common(folders: list[Path]) -> Path:
     first = folders[0].resolve()
     return next(
-        parent for parent in first.parents if all(f.resolve().is_relative_to(parent) for f in folders)
+        parent
+        for parent in first.parents
+        if all(f.resolve().is_relative_to(parent) for f in folders)
     )
 
 
@@ -313,7 +322,9 @@ def _nothing(sources: Sequence[str | Path], left_out: list[str]) -> str:
     if len(left_out) == 1:
         return left_out[0]
     where = ", ".join(str(source) for source in sources)
-    return f"{where}: no trace among {len(left_out)} files" if left_out else f"{where}: no file in it"
+    return (
+        f"{where}: no trace among {len(left_out)} files" if left_out else f"{where}: no file in it"
+    )
 
 
 def _nothing_hint(left_out: list[str]) -> str:

@@ -10,10 +10,12 @@ import re
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.store import Capture
+if TYPE_CHECKING:
+    from tracekit.store import Capture
 
 _PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][\w.@+~ -]+){1,}|[\w./\\-]+\.py\b")
 _MODULE = re.compile(r"(?<=nn\.Module: )[\w.]+")

@@ -40,9 +40,7 @@ HOSTILE = (
 )
 
 
-def parts(  # noqa: PLR0913 - the parts of a step
-    rank, step, *, compute, waiting, idle, start=0, is_averaged=True, device=None
-):
+def parts(rank, step, *, compute, waiting, idle, start=0, is_averaged=True, device=None):
     """One row in ms: 10 ms overlapped and 5 ms transfer are added to what is given."""
     return Parts(
         rank=rank,

@@ -6,10 +6,14 @@ compute, `gloo:*` is communication, and a `c10d::*` call on it is a launch, not 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from tracekit.derive.kernel_kinds import COMMUNICATION
-from tracekit.store import Run
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
 
 COMPUTE, COPY = "compute", "copy"
 HOST_DEVICE = -1
@@ -62,7 +66,9 @@ def training_thread(run: Run, rank: int) -> int | None:
         .sort("dur_ns", "thread", descending=[True, False])
         .collect()
     )
-    return int(busiest["thread"][0]) if busiest.height and busiest["thread"][0] is not None else None
+    return (
+        int(busiest["thread"][0]) if busiest.height and busiest["thread"][0] is not None else None
+    )
 
 
 def top_level(events: pl.LazyFrame) -> pl.LazyFrame:

@@ -7,6 +7,7 @@ complete ones; else the cut one. Steps that every rank has whole are used, so th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -15,7 +16,9 @@ from tracekit.derive.cached import cached
 from tracekit.derive.steps import PATTERN, WHOLE
 from tracekit.errors import UsageError
 from tracekit.schema.table import I64, Column, Table
-from tracekit.store import Run
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
 
 MIN_STEPS = 2
 MEASURES = ("dur_ns", *PARTS, *SPLITS, "compute_ns", "communication_ns")
@@ -68,7 +71,8 @@ def averages(run: Run, rows: pl.DataFrame) -> Averages:
         if within.is_empty():
             there = f"{steps['step'].min()} to {steps['step'].max()}"
             raise UsageError(
-                f"no step in {first}:{end}", hint=f"The trace numbers its steps {there}; A:B leaves B out."
+                f"no step in {first}:{end}",
+                hint=f"The trace numbers its steps {there}; A:B leaves B out.",
             )
         steps = within
     if steps.is_empty():

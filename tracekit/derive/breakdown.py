@@ -7,6 +7,8 @@ to the step, in integer ns (the four-way split of Lumos, arXiv 2504.09307, with 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from tracekit.derive.activity import COMPUTE, COPY, activity
@@ -16,7 +18,9 @@ from tracekit.derive.kernel_kinds import COMMUNICATION
 from tracekit.derive.steps import windows
 from tracekit.derive.waits import waits
 from tracekit.schema.table import DEVICE, DUR, FLAG, I64, START, TEXT, Column, Table
-from tracekit.store import Run
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
 
 PARTS = (
     "exposed_compute_ns",
@@ -88,8 +92,12 @@ def _pieces(events: pl.DataFrame, waited: pl.DataFrame) -> pl.DataFrame:
     intervals = pl.concat(
         [
             events.filter(~is_communication).select("device", "class", "start_ns", "end_ns"),
-            known.select("device", pl.lit("waiting").alias("class"), "start_ns", end_ns="entered_ns"),
-            known.select("device", pl.lit("transfer").alias("class"), start_ns="entered_ns", end_ns="end_ns"),
+            known.select(
+                "device", pl.lit("waiting").alias("class"), "start_ns", end_ns="entered_ns"
+            ),
+            known.select(
+                "device", pl.lit("transfer").alias("class"), start_ns="entered_ns", end_ns="end_ns"
+            ),
             calls.filter(pl.col("wait_ns").is_null()).select(
                 "device", pl.lit("unsplit").alias("class"), "start_ns", "end_ns"
             ),
@@ -160,7 +168,12 @@ def _cut(pieces: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
         .unique(["device", "start_ns"])
     )
     all_pieces = (
-        pl.concat([pieces.select("device", "start_ns", "end_ns", *counts), inside.select("device", "start_ns", "end_ns", *counts)])
+        pl.concat(
+            [
+                pieces.select("device", "start_ns", "end_ns", *counts),
+                inside.select("device", "start_ns", "end_ns", *counts),
+            ]
+        )
         .sort("device", "start_ns", "end_ns")
         .with_columns(
             end_ns=pl.min_horizontal("end_ns", pl.col("start_ns").shift(-1).over("device"))
@@ -169,9 +182,7 @@ def _cut(pieces: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     return (
         all_pieces.sort("start_ns")
         .join_asof(
-            spans.sort("start_ns").select(
-                "device", span_start_ns="start_ns", span_end_ns="end_ns"
-            ),
+            spans.sort("start_ns").select("device", span_start_ns="start_ns", span_end_ns="end_ns"),
             left_on="start_ns",
             right_on="span_start_ns",
             by="device",

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import polars as pl
 
-from tracekit.schema import Table
-from tracekit.store import Run
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracekit.schema import Table
+    from tracekit.store import Run
 
 log = logging.getLogger(__name__)
 

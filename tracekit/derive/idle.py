@@ -7,6 +7,8 @@ not recorded; l1 ≤ g0 → launch latency up to the device's own floor, above i
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from tracekit.derive.activity import HOST_DEVICE, activity, training_thread
@@ -14,7 +16,9 @@ from tracekit.derive.cached import cached
 from tracekit.derive.intervals import gaps, union
 from tracekit.derive.steps import windows
 from tracekit.schema.table import DEVICE, DUR, I64, START, TEXT, Column, Table
-from tracekit.store import Run
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
 
 IDLE = Table(
     "idle",
@@ -40,7 +44,10 @@ _CLASSES: tuple[tuple[str, str], ...] = (
     ),
     ("garbage-collection", r"(?i)^(?:python )?gc\b|garbage"),
     ("checkpoint", r"(?i)checkpoint.*(?:save|write)|torch\.save|save_checkpoint"),
-    ("compilation", r"(?i)torchdynamo|dynamo.*compile|inductor.*compile|_compile_fx|triton.*compile"),
+    (
+        "compilation",
+        r"(?i)torchdynamo|dynamo.*compile|inductor.*compile|_compile_fx|triton.*compile",
+    ),
     ("cpu-optimizer", r"(?i)cpu_?adam|cpu_?optimizer|DeepSpeedCPU"),
 )
 
@@ -81,7 +88,9 @@ def _idle(run: Run, rank: int) -> pl.DataFrame:
 
 def _with_launch(events: pl.DataFrame) -> pl.DataFrame:
     """Gaps of each device with the launch of the event that ends them."""
-    firsts = events.sort("start_ns").unique(["device", "start_ns"], keep="first", maintain_order=True)
+    firsts = events.sort("start_ns").unique(
+        ["device", "start_ns"], keep="first", maintain_order=True
+    )
     return (
         gaps(events.lazy(), ["device"])
         .collect()
@@ -118,9 +127,14 @@ def _parts(found: pl.DataFrame, floor_ns: int) -> pl.DataFrame:
         ),
         recorded.select(*columns, "start_ns", end_ns="host_end_ns", cause=pl.lit("host")),
         recorded.select(
-            *columns, start_ns="host_end_ns", end_ns="latency_end_ns", cause=pl.lit("launch latency")
+            *columns,
+            start_ns="host_end_ns",
+            end_ns="latency_end_ns",
+            cause=pl.lit("launch latency"),
         ),
-        recorded.select(*columns, start_ns="latency_end_ns", end_ns="end_ns", cause=pl.lit("dependency")),
+        recorded.select(
+            *columns, start_ns="latency_end_ns", end_ns="end_ns", cause=pl.lit("dependency")
+        ),
     ]
     return pl.concat(pieces).filter(pl.col("end_ns") > pl.col("start_ns"))
 
@@ -164,7 +178,10 @@ def _host_calls(run: Run, rank: int) -> pl.DataFrame:
     """Host intervals with a class: `thread`, `start_ns`, `end_ns`, `class`, `name`, sorted by start."""
     end = (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns")
     by_name = pl.coalesce(
-        *(pl.when(pl.col("name").str.contains(pattern)).then(pl.lit(name)) for name, pattern in _CLASSES)
+        *(
+            pl.when(pl.col("name").str.contains(pattern)).then(pl.lit(name))
+            for name, pattern in _CLASSES
+        )
     )
     annotated = (
         run.scan("annotations", rank)

@@ -7,13 +7,17 @@ have been aligned: a rank whose capture opens some calls later is shifted, not l
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from tracekit.derive.cached import cached
 from tracekit.derive.kernel_kinds import POINT_TO_POINT
 from tracekit.derive.window_shift import paired_by_order
 from tracekit.schema.table import DEVICE, DUR, FLAG, I64, NAME, START, STREAM, TEXT, Column, Table
-from tracekit.store import Run
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
 
 INSTANCES = Table(
     "collective_instances",
@@ -61,8 +65,10 @@ def _instances(run: Run) -> pl.DataFrame:
         match=pl.lit("sequence"),
     )
     rest = calls.filter(~is_id & ~is_numbered)
-    by_order = paired_by_order(rest) if rest.height else rest.with_columns(
-        instance_key=pl.lit(None, dtype=pl.String), match=pl.lit("order")
+    by_order = (
+        paired_by_order(rest)
+        if rest.height
+        else rest.with_columns(instance_key=pl.lit(None, dtype=pl.String), match=pl.lit("order"))
     )
     columns = [*calls.columns, "instance_key", "match"]
     return _numbered(pl.concat([part.select(columns) for part in (by_id, by_sequence, by_order)]))
@@ -74,9 +80,7 @@ def _with_group(calls: pl.DataFrame) -> pl.DataFrame:
     A group is its name and members; point-to-point calls are keyed by the pair instead. Where
     neither is recorded the communicator is its stream, by order of first use on the rank.
     """
-    stream_order = (
-        pl.col("stream").fill_null(-1).rank("dense").over("rank").cast(pl.Int64)
-    )
+    stream_order = pl.col("stream").fill_null(-1).rank("dense").over("rank").cast(pl.Int64)
     members = pl.col("members").list.sort()
     listed = members.cast(pl.List(pl.String)).list.join(",")
     pair = pl.concat_list(
@@ -117,9 +121,9 @@ def short_ranks(members: pl.Expr) -> pl.Expr:
 
 def _numbered(matched: pl.DataFrame) -> pl.DataFrame:
     """Number instances by their first start; one call a rank and instance, others are not matched."""
-    repeated = pl.col("instance_key").is_not_null() & pl.struct(
-        "instance_key", "rank"
-    ).is_duplicated()
+    repeated = (
+        pl.col("instance_key").is_not_null() & pl.struct("instance_key", "rank").is_duplicated()
+    )
     order = (
         matched.drop_nulls("instance_key")
         .group_by("instance_key")

@@ -7,9 +7,12 @@ up exactly. Input need not be sorted; intervals of zero length take no time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def sweep(

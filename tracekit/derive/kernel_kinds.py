@@ -30,21 +30,31 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("attention", r"flash|fmha|attention|attn|mha_|softmax.*(?:fwd|bwd).*mask|mla_|paged_kv"),
         (
             "optimizer",
-            r"multi_tensor_apply|adamw?\b|adam_|_adam|lamb_|sgd_|FusedOptimizer|newton_?schulz"
-            r"|rowwise_adagrad|split_.*_(?:sgd|adagrad|adam)|adagrad|rmsprop",
+            (
+                r"multi_tensor_apply|adamw?\b|adam_|_adam|lamb_|sgd_|FusedOptimizer|newton_?schulz"
+                r"|rowwise_adagrad|split_.*_(?:sgd|adagrad|adam)|adagrad|rmsprop"
+            ),
         ),
         ("convolution", r"conv|winograd|cudnn.*(?:fprop|dgrad|wgrad)|implicit_gemm|im2col|miopen"),
         (
             "gemm",
-            r"gemm|nvjet|cutlass.*(?:_s\d+|wgmma)|xmma|cublas|\bmatmul|_mm_|Cijk_|wgmma|s16816"
-            r"|sgemv|gemv|dot_kernel|\bfc-dtype|h884|s884|i8816|splitKreduce",
+            (
+                r"gemm|nvjet|cutlass.*(?:_s\d+|wgmma)|xmma|cublas|\bmatmul|_mm_|Cijk_|wgmma|s16816"
+                r"|sgemv|gemv|dot_kernel|\bfc-dtype|h884|s884|i8816|splitKreduce"
+            ),
         ),
-        ("norm", r"layer_?norm|rms_?norm|batch_?norm|group_?norm|\bbn_(?:fw|bw)|_norm_|norm_kernel"),
+        (
+            "norm",
+            r"layer_?norm|rms_?norm|batch_?norm|group_?norm|\bbn_(?:fw|bw)|_norm_|norm_kernel",
+        ),
         ("embedding", r"embedding|\btbe_|indexSelect|index_select"),
         ("sort", r"sort|topk|radix|scan_|cumsum|unique|histogram|permute_2d"),
         ("reduction", r"reduce|\bsum\b|reduction|argmax|argmin"),
         ("softmax", r"softmax"),
-        ("copy", r"copy_kernel|CatArray|direct_copy|transpose|contiguous|memcpy|memset|fill|cat\.out"),
+        (
+            "copy",
+            r"copy_kernel|CatArray|direct_copy|transpose|contiguous|memcpy|memset|fill|cat\.out",
+        ),
         (
             "elementwise",
             r"elementwise|vectorized|pointwise|triton_poi|unrolled|gelu|silu|relu|dropout|bernoulli",

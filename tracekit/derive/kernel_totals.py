@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from tracekit.derive.activity import COMPUTE, activity
 from tracekit.derive.cached import cached
 from tracekit.derive.steps import windows
 from tracekit.schema.table import DEVICE, I64, NAME, TEXT, Column, Table
-from tracekit.store import Run
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
 
 KERNEL_TOTALS = Table(
     "kernel_totals",

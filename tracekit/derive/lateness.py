@@ -7,6 +7,8 @@ the late ranks in proportion. Waiting hidden under compute costs nothing and is 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from tracekit.derive.averages import breakdowns
@@ -14,7 +16,9 @@ from tracekit.derive.cached import cached
 from tracekit.derive.steps import windows
 from tracekit.derive.waits import waits
 from tracekit.schema.table import F64, I64, TEXT, Column, Table
-from tracekit.store import Run
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
 
 LATENESS = Table(
     "lateness",
@@ -30,7 +34,9 @@ LATENESS = Table(
         Column("error_ns", I64, "ns", "error of the instance"),
         Column("caused_ns", F64, "ns", "exposed waiting of all others that it caused"),
         Column("victim_ns", F64, "ns", "exposed wait of the median victim"),
-        Column("gain_ns", F64, "ns", "exposed time that ends if only this rank comes with the next one"),
+        Column(
+            "gain_ns", F64, "ns", "exposed time that ends if only this rank comes with the next one"
+        ),
     ),
 )
 

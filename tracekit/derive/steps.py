@@ -7,12 +7,16 @@ cut; what precedes the first is no step.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from tracekit.derive.activity import activity
 from tracekit.derive.cached import cached
 from tracekit.schema.table import DEVICE, FLAG, I64, START, TEXT, Column, Table
-from tracekit.store import Run
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
 
 WINDOWS = Table(
     "step_windows",
@@ -22,7 +26,12 @@ WINDOWS = Table(
         Column("step", I64, "", "number of the step"),
         START,
         Column("end_ns", I64, "ns", "end, since the run's epoch"),
-        Column("is_complete", FLAG, "", "starts at a launched event and ends where the next step starts"),
+        Column(
+            "is_complete",
+            FLAG,
+            "",
+            "starts at a launched event and ends where the next step starts",
+        ),
         Column("is_first", FLAG, "", "the capture's first step, which warms up"),
         Column("source", TEXT, "", "where the steps come from"),
     ),
@@ -43,13 +52,17 @@ def marks(run: Run, rank: int) -> pl.DataFrame:
     """Recorded step marks: `step`, `start_ns`, `end_ns`, `source`, sorted by start."""
     return (
         run.scan("steps", rank)
-        .select("step", "start_ns", (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"), "source")
+        .select(
+            "step", "start_ns", (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"), "source"
+        )
         .sort("start_ns")
         .collect()
     )
 
 
-def with_step(events: pl.LazyFrame, marks: pl.DataFrame, at: str = "launch_start_ns") -> pl.LazyFrame:
+def with_step(
+    events: pl.LazyFrame, marks: pl.DataFrame, at: str = "launch_start_ns"
+) -> pl.LazyFrame:
     """Add `step`: that of the mark which covers the launch by time, on any thread; null outside.
 
     Rows come back sorted by `at`, those without it last.
@@ -96,9 +109,11 @@ def _launched(events: pl.DataFrame, recorded: pl.DataFrame, at: str) -> pl.DataF
         .with_columns(start_ns=pl.col("start_ns").cum_max().over("device"))
         .collect()
     )
-    return _tiled(starts, recorded["source"][0]).with_columns(
-        is_first=pl.col("step") == first_step
-    ).select(list(WINDOWS.schema))
+    return (
+        _tiled(starts, recorded["source"][0])
+        .with_columns(is_first=pl.col("step") == first_step)
+        .select(list(WINDOWS.schema))
+    )
 
 
 def _tiled(starts: pl.DataFrame, source: str) -> pl.DataFrame:
@@ -170,5 +185,3 @@ def _is_regular(sizes: pl.Series, n_events: int) -> bool:
         return False
     covers = mean * (sizes.len() + 1) >= 0.8 * n_events
     return covers and (spread or 0.0) <= MAX_SPREAD * mean
-
-

@@ -11,13 +11,17 @@ spread is the error of the instance.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from tracekit.derive.cached import cached
 from tracekit.derive.instances import INSTANCES, instances
 from tracekit.derive.kernel_kinds import SYNCHRONIZING
 from tracekit.schema.table import I64, Column, Table
-from tracekit.store import Run
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
 
 MAX_BYTES_SPREAD = 0.01
 """Members of one instance may differ by this share: FSDP's last rank has some elements less."""
@@ -27,7 +31,12 @@ WAITS = Table(
     "collective on one rank with its wait and lateness",
     (
         *INSTANCES.columns,
-        Column("wait_ns", I64, "ns", "time inside the call before the last rank entered; null when not known"),
+        Column(
+            "wait_ns",
+            I64,
+            "ns",
+            "time inside the call before the last rank entered; null when not known",
+        ),
         Column("transfer_ns", I64, "ns", "transfer of the instance: the shortest member"),
         Column("late_ns", I64, "ns", "how much later than the median member this rank entered"),
         Column("error_ns", I64, "ns", "spread of the instance's ends, clock offsets removed"),

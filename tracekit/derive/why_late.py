@@ -6,13 +6,17 @@ kernels, copies, or its device idle for a cause on the host. The peers' extra ti
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from tracekit.derive.averages import averages, breakdowns, mean_steps
 from tracekit.derive.idle import idle
 from tracekit.derive.kernel_totals import differences
 from tracekit.findings import Cause
-from tracekit.store import Run
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
 
 _CAUSES = {
     "same kernels slower": Cause.SLOW_DEVICE,
@@ -33,6 +37,11 @@ _CAUSES = {
 def cause_of(part: str) -> Cause:
     """Cause of a part of a step or of idle time; unknown where the trace cannot tell."""
     return _CAUSES.get(part, Cause.UNKNOWN)
+
+
+def cause_of_lateness(part: str) -> Cause:
+    """Cause of a rank's lateness: one that launches more slowly than its peers has a slow host."""
+    return Cause.SLOW_HOST if part == "launch-overhead" else cause_of(part)
 
 
 def differences_from_peers(run: Run) -> pl.DataFrame:

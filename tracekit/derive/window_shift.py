@@ -49,7 +49,9 @@ def paired_by_order(calls: pl.DataFrame) -> pl.DataFrame:
     for (key,), rows in keyed.partition_by("key", as_dict=True, maintain_order=True).items():
         sequences = [
             _Sequence(int(rank), part, part["token"], part["start_ns"] + part["dur_ns"])
-            for (rank,), part in rows.partition_by("rank", as_dict=True, maintain_order=True).items()
+            for (rank,), part in rows.partition_by(
+                "rank", as_dict=True, maintain_order=True
+            ).items()
         ]
         parts += _paired(str(key), sequences, is_known=bool(rows["is_known"][0]))
     return pl.concat(parts)

@@ -49,7 +49,9 @@ def detectors() -> dict[str, Detector]:
         for module in pkgutil.iter_modules(__path__)
         if not module.ispkg
     ]
-    modules += [importlib.import_module(entry.value) for entry in entry_points(group="tracekit.detectors")]
+    modules += [
+        importlib.import_module(entry.value) for entry in entry_points(group="tracekit.detectors")
+    ]
     found: dict[str, Detector] = {}
     for module in modules:
         detector: Detector = module.DETECTOR
@@ -69,12 +71,14 @@ def findings_of(detector: Detector, run: Run, config: Config) -> tuple[Finding, 
     limits = limits_for(detector.id, detector.limits, config)
     missing = [table.name for table in detector.needs if run.n_rows(table.name) == 0]
     if missing:
-        return (skipped(detector, f"the traces hold no {' and no '.join(missing)}. {detector.how}"),)
+        return (
+            skipped(detector, f"the traces hold no {' and no '.join(missing)}. {detector.how}"),
+        )
     try:
         return detector.detect(run, limits)
     except TracekitError:
         raise
-    except Exception as error:  # noqa: BLE001 - one detector's fault must not cost the others
+    except Exception as error:
         log.warning("%s failed: %s", detector.id, error, exc_info=log.isEnabledFor(logging.DEBUG))
         where = traceback.extract_tb(error.__traceback__)[-1]
         return (
@@ -90,7 +94,13 @@ def findings_of(detector: Detector, run: Run, config: Config) -> tuple[Finding, 
 def finding(detector: Detector, status: Status, *, subject: str = "run", **fields: Any) -> Finding:
     """A finding of a detector; its title says that all is well unless `fields` say otherwise."""
     return Finding(
-        **{"id": detector.id, "subject": subject, "status": status, "title": detector.clear, **fields}
+        **{
+            "id": detector.id,
+            "subject": subject,
+            "status": status,
+            "title": detector.clear,
+            **fields,
+        }
     )
 
 

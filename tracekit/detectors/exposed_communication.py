@@ -30,7 +30,7 @@ References:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -40,8 +40,10 @@ from tracekit.derive.waits import waits
 from tracekit.detectors import Detector, finding, skipped
 from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Status
 from tracekit.schema import COLLECTIVES
-from tracekit.store import Run
 from tracekit.units import Quantity, Unit, limit, text
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
 
 
 @dataclass(frozen=True, slots=True)

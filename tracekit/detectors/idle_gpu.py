@@ -29,7 +29,7 @@ References:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -47,8 +47,10 @@ from tracekit.findings import (
     Level,
     Status,
 )
-from tracekit.store import Run
 from tracekit.units import Quantity, Unit, limit, text
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
 
 _HEAVY_FLAGS = ("with_stack", "with_modules", "profile_memory", "record_shapes")
 
@@ -133,7 +135,9 @@ def _by_cause(run: Run, steps: tuple[int, ...], n_devices: int) -> pl.DataFrame:
 
 def _confidence(run: Run) -> Confidence:
     if not has_device_events(run):
-        return Confidence(Level.MEDIUM, "no device events: the training thread stands for the device")
+        return Confidence(
+            Level.MEDIUM, "no device events: the training thread stands for the device"
+        )
     if _is_heavy(run):
         return Confidence(
             Level.LOW,
@@ -149,7 +153,9 @@ def _is_heavy(run: Run) -> bool:
 
 
 def _causes(causes: pl.DataFrame, step_ns: float) -> Evidence:
-    table = causes.select("cause", "idle_ns", pl.col("idle_ns") / step_ns, "detail").rows()
+    table = causes.select(
+        "cause", "idle_ns", (pl.col("idle_ns") / step_ns).alias("share"), "detail"
+    ).rows()
     return Evidence(
         title="Idle time by cause, mean device and step",
         columns=(
@@ -164,7 +170,9 @@ def _causes(causes: pl.DataFrame, step_ns: float) -> Evidence:
 
 def _by_rank(means: pl.DataFrame) -> Evidence:
     table = (
-        means.select("rank", "device", "dur_ns", "idle_ns", share=pl.col("idle_ns") / pl.col("dur_ns"))
+        means.select(
+            "rank", "device", "dur_ns", "idle_ns", share=pl.col("idle_ns") / pl.col("dur_ns")
+        )
         .sort("idle_ns", "rank", descending=[True, False])
         .head(16)
     )

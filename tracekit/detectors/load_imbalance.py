@@ -29,7 +29,7 @@ References:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -47,9 +47,10 @@ from tracekit.findings import (
     Scope,
     Status,
 )
-from tracekit.store import Run
 from tracekit.units import Quantity, Unit, limit, text
 
+if TYPE_CHECKING:
+    from tracekit.store import Run
 
 SUBJECT = "compute"
 
@@ -68,9 +69,12 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     """One finding for the run's compute time."""
     rows = breakdowns(run)
     chosen = averages(run, rows)
-    means = mean_steps(rows).group_by("rank").agg(
-        pl.col("compute_ns", "exposed_waiting_ns", "dur_ns").mean(), n_devices=pl.len()
-    ).sort("rank")
+    means = (
+        mean_steps(rows)
+        .group_by("rank")
+        .agg(pl.col("compute_ns", "exposed_waiting_ns", "dur_ns").mean(), n_devices=pl.len())
+        .sort("rank")
+    )
     why = _why_not(run, means, is_comparable=chosen.is_comparable)
     if why:
         return (skipped(DETECTOR, why),)

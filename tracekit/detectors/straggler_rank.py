@@ -36,6 +36,7 @@ References:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -43,7 +44,7 @@ from tracekit.derive.averages import averages, breakdowns, mean_steps
 from tracekit.derive.lateness import late_calls
 from tracekit.derive.savings import saving
 from tracekit.derive.waits import waits
-from tracekit.derive.why_late import cause_of, differences_from_peers
+from tracekit.derive.why_late import cause_of_lateness, differences_from_peers
 from tracekit.detectors import Detector, finding, skipped
 from tracekit.findings import (
     Cause,
@@ -56,8 +57,10 @@ from tracekit.findings import (
     Status,
 )
 from tracekit.schema import COLLECTIVES
-from tracekit.store import Run
 from tracekit.units import Quantity, Unit, limit, text
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
 
 ASSUMES = (
     "the late rank enters with the others; upper bound: what lies behind the collective is taken to "
@@ -69,12 +72,16 @@ ASSUMES = (
 class Limits:
     """When a late rank is named."""
 
-    min_step_share: float = limit(0.02, Unit.SHARE, "Waits of 1 % of a step come and go on healthy runs.")
+    min_step_share: float = limit(
+        0.02, Unit.SHARE, "Waits of 1 % of a step come and go on healthy runs."
+    )
     min_caused_share: float = limit(
         0.25, Unit.SHARE, "Below a quarter of the waiting another rank matters as much."
     )
     min_instances: int = limit(3, Unit.COUNT, "Being late once or twice is chance.")
-    min_steps_share: float = limit(0.6, Unit.SHARE, "A rank that leads in half of the steps takes turns.")
+    min_steps_share: float = limit(
+        0.6, Unit.SHARE, "A rank that leads in half of the steps takes turns."
+    )
     min_rotating_share: float = limit(
         0.05, Unit.SHARE, "Turns that cost less are the jitter of a healthy run."
     )
@@ -183,13 +190,17 @@ def _cause(parts: pl.DataFrame, high_ns: float) -> tuple[Cause, str]:
     if parts.is_empty() or parts["extra_ns"][0] < 0.25 * high_ns:
         return Cause.UNKNOWN, "no part of its step is long enough to explain the lateness"
     part, extra_ns = str(parts["part"][0]), float(parts["extra_ns"][0])
-    return cause_of(part), f"{part}: {text(extra_ns, Unit.NS)} a step more than the median peer"
+    return cause_of_lateness(
+        part
+    ), f"{part}: {text(extra_ns, Unit.NS)} a step more than the median peer"
 
 
 def _confidence(run: Run, n_late: int, error_share: float, cause: Cause) -> Confidence:
     seen = f"late in {n_late} collectives; their error is {text(error_share, Unit.SHARE)} of the lateness"
     if run.manifest.missing_ranks:
-        return Confidence(Level.LOW, f"{seen}; ranks are missing, and one of them may be later still")
+        return Confidence(
+            Level.LOW, f"{seen}; ranks are missing, and one of them may be later still"
+        )
     if n_late < 10 or error_share > 0.3:
         return Confidence(Level.LOW, seen)
     more = "; what it did instead is not recorded" if cause is Cause.UNKNOWN else ""
@@ -202,7 +213,12 @@ def _without_culprit(
     """Clear, or ranks that take turns at being late."""
     total = float(ranks["measured"].sum())
     low_ns = float(ranks["low_ns"].clip(0).sum())
-    if ranks.height > 1 and total >= limits.min_rotating_share and low_ns > 0 and len(run.ranks) > 2:
+    if (
+        ranks.height > 1
+        and total >= limits.min_rotating_share
+        and low_ns > 0
+        and len(run.ranks) > 2
+    ):
         high_ns = float(ranks["high_ns"].sum())
         return finding(
             DETECTOR,
@@ -257,7 +273,9 @@ def _evidence(usable: pl.DataFrame, ranks: pl.DataFrame) -> Evidence:
             Column("share of the waiting it caused", Unit.SHARE),
         ),
         rows=tuple(
-            table.select("rank", "n_calls", "n_late", "late_ns", "wait_ns", "caused_share").iter_rows()
+            table.select(
+                "rank", "n_calls", "n_late", "late_ns", "wait_ns", "caused_share"
+            ).iter_rows()
         ),
     )
 

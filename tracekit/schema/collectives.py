@@ -27,7 +27,9 @@ COLLECTIVES = Table(
         NAME,
         Column("group", TEXT, "", "process group name; null when not recorded"),
         Column("group_description", TEXT, "", "what the group is for, as the job says"),
-        Column("members", pl.List(pl.Int64()), "", "global ranks of the group; null when not known"),
+        Column(
+            "members", pl.List(pl.Int64()), "", "global ranks of the group; null when not known"
+        ),
         Column("group_size", I64, "", "ranks in the group"),
         Column("sequence", I64, "", "sequence number in the group"),
         Column("comms_id", pl.UInt64(), "", "identifier equal on all ranks of one instance"),
@@ -35,7 +37,9 @@ COLLECTIVES = Table(
         Column("dtype", TEXT, "", "element type as recorded"),
         Column("bytes_in", I64, "bytes", "bytes that this rank puts in"),
         Column("bytes_out", I64, "bytes", "bytes that this rank gets"),
-        Column("splits_in", pl.List(pl.Int64()), "", "elements sent to each member; null when even"),
+        Column(
+            "splits_in", pl.List(pl.Int64()), "", "elements sent to each member; null when even"
+        ),
         Column("splits_out", pl.List(pl.Int64()), "", "elements received from each member"),
         Column("source_rank", I64, "", "sender of a receive"),
         Column("destination_rank", I64, "", "receiver of a send"),

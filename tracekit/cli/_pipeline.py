@@ -1,0 +1,104 @@
+"""What analyze and demo share: convert and analyse with a progress bar, write, show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tracekit.cli._progress import progress_bar
+from tracekit.findings import Result, write_result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.cli._options import Options
+    from tracekit.store import Capture
+
+
+def analyze_with_progress(
+    options: Options,
+    paths: Sequence[str],
+    run_folder: Path,
+    *,
+    steps: tuple[int, int] | None = None,
+    ranks: tuple[int, ...] | None = None,
+    run: str | None = None,
+    rank_from: str | None = None,
+) -> Result:
+    """The result of the sources, converted into `run_folder` unless they are a run already."""
+    from tracekit import api  # noqa: PLC0415 - loads Polars
+    from tracekit.store import is_run  # noqa: PLC0415
+
+    source: Path | list[str] = list(paths)
+    if len(paths) == 1:
+        only = Path(paths[0])
+        source = next((each for each in (only, only / "run") if is_run(each)), source)
+    with progress_bar(options, "Reading", total=1) as advance:
+        seen = Seen(advance)
+        return api.analyze(
+            source,
+            folder=run_folder,
+            steps=steps,
+            ranks=ranks,
+            config=options.config(),
+            run=run,
+            rank_from=rank_from,
+            redact=options.redact,
+            engine=options.engine,
+            on_found=seen.found,
+            on_capture=seen.capture,
+            on_rank=seen.rank,
+        )
+
+
+class Seen:
+    """Turns what conversion and analysis report into a bar over ranks, with bytes and events."""
+
+    def __init__(self, advance: object) -> None:
+        """Start before anything is known."""
+        self._advance = advance
+        self._n_ranks = 1
+
+    def found(self, n_ranks: int) -> None:
+        """So many ranks will be converted, then analysed."""
+        self._n_ranks = max(n_ranks, 1)
+
+    def capture(self, capture: Capture) -> None:
+        """One rank was converted."""
+        size_mb = capture.n_bytes / 1e6
+        self._step(f"rank {capture.rank}: {size_mb:,.0f} MB, {capture.n_events:,} events")
+
+    def rank(self, rank: int) -> None:
+        """One rank was analysed."""
+        self._step(f"rank {rank}: analysed")
+
+    def _step(self, note: str) -> None:
+        self._advance(0.5 / self._n_ranks, note)  # type: ignore[operator]
+
+
+def write_all(result: Result, folder: Path) -> None:
+    """Write result.json and report.html into the output folder."""
+    from tracekit.reports.render import write_report  # noqa: PLC0415 - loads Plotly
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_result(result, folder / "result.json")
+    write_report(result, folder / "report.html")
+
+
+def show(options: Options, result: Result, folder: Path) -> None:
+    """Print the one-screen summary and where the report is."""
+    if not options.quiet:
+        from rich.console import Console  # noqa: PLC0415
+
+        from tracekit.reports.terminal import summary  # noqa: PLC0415
+
+        console = Console()
+        console.print(summary(result, width=console.width))
+    click.echo(f"Report: {_shown(folder / 'report.html')}")
+
+
+def _shown(path: Path) -> Path:
+    """Relative to here where it lies below, else absolute."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

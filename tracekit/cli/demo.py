@@ -1,0 +1,29 @@
+"""Run the whole pipeline on the embedded sample: four ranks, one of them late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tracekit.cli._options import Options, pass_options
+from tracekit.cli._paths import run_folder
+from tracekit.cli._pipeline import analyze_with_progress, show, write_all
+
+
+@click.command(epilog="Example: tracekit demo --output demo")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for run/, result.json and report.html. Default: ./tracekit-demo.",
+)
+@pass_options
+def command(options: Options, /, output: Path | None) -> None:
+    """Analyse a small real capture that comes with tracekit and write its report."""
+    from tracekit.sample_traces import demo_traces  # noqa: PLC0415
+
+    folder = output or Path.cwd() / "tracekit-demo"
+    with demo_traces() as traces:
+        result = analyze_with_progress(options, [str(traces)], run_folder(folder))
+    write_all(result, folder)
+    show(options, result, folder)

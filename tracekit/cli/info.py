@@ -1,0 +1,88 @@
+"""Say what a path holds: runs, ranks, tables, which analyses can run and what is missing."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from tracekit.cli._options import Options, pass_options
+
+
+@click.command(epilog="Example: tracekit info traces/")
+@click.argument("path", metavar="PATH")
+@click.option("--rank-from", metavar="REGEX", help="Where the rank stands in the path: one group.")
+@pass_options
+def command(options: Options, /, path: str, rank_from: str | None) -> None:
+    """Show what PATH holds, without analysing it.
+
+    Of traces, the file of one rank is read as a sample of what was recorded.
+    """
+    from tracekit.store import is_run, open_run  # noqa: PLC0415 - loads Polars
+
+    for folder in (Path(path), Path(path) / "run"):
+        if is_run(folder):
+            _show_run(open_run(folder))
+            return
+    _show_traces(options, path, rank_from)
+
+
+def _show_traces(options: Options, path: str, rank_from: str | None) -> None:
+    from dataclasses import replace  # noqa: PLC0415
+
+    from tracekit.api import found_runs  # noqa: PLC0415
+    from tracekit.collectors.sources.conversion import convert_run  # noqa: PLC0415
+    from tracekit.engine import open_engine  # noqa: PLC0415
+
+    with found_runs([path], rank_from) as listed, tempfile.TemporaryDirectory() as temporary:
+        for index, run in enumerate(listed.runs):
+            ranks = [file.rank for file in run.files]
+            chosen = " (analysed by default)" if index == 0 and len(listed.runs) > 1 else ""
+            click.echo(f"Run {run.name}: {len(ranks)} of {run.world_size} ranks{chosen}")
+            click.echo(f"  ranks {_few(ranks)}; rank from: {run.files[0].rank_source}")
+            if run.missing_ranks:
+                click.echo(f"  missing ranks: {_few(list(run.missing_ranks))}")
+        for note in listed.left_out[:20]:
+            click.echo(f"Left out: {note}")
+        if len(listed.left_out) > 20:
+            click.echo(f"Left out: {len(listed.left_out) - 20} more files")
+        first = listed.runs[0]
+        sample = replace(first, files=first.files[:1])
+        click.echo(f"\nAs recorded on rank {sample.files[0].rank} of {first.name}:")
+        with open_engine(options.engine, n_tasks=1) as executor:
+            run = convert_run(sample, listed, Path(temporary), executor, source=path)
+        _show_run(run, n_ranks=len(first.files))
+
+
+def _show_run(run: object, n_ranks: int | None = None) -> None:
+    from tracekit.detectors import detectors  # noqa: PLC0415
+    from tracekit.schema import TABLES  # noqa: PLC0415
+    from tracekit.store import Run  # noqa: PLC0415
+
+    assert isinstance(run, Run)
+    if n_ranks is None:
+        manifest = run.manifest
+        click.echo(f"Run {manifest.name}: {len(run.ranks)} of {manifest.world_size} ranks")
+        if manifest.missing_ranks:
+            click.echo(f"  missing ranks: {_few(list(manifest.missing_ranks))}")
+    for name, table in TABLES.items():
+        n_rows = run.n_rows(name)
+        click.echo(
+            f"  {name:<14} {n_rows:>12,}  {table.title}" if n_rows else f"  {name:<14} {'-':>12}"
+        )
+    checks = [check for capture in run.manifest.captures for check in capture.quality]
+    for check in checks[:12]:
+        click.echo(f"  {check.severity}: {check.check} ({check.count:,}): {check.detail}")
+    click.echo("\nAnalyses:")
+    for detector in detectors().values():
+        lacking = [table.name for table in detector.needs if run.n_rows(table.name) == 0]
+        if lacking:
+            click.echo(f"  {detector.id:<24} cannot run: no {', '.join(lacking)}. {detector.how}")
+        else:
+            click.echo(f"  {detector.id:<24} can run")
+
+
+def _few(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:16]))
+    return shown if len(numbers) <= 16 else f"{shown}, … ({len(numbers)} in all)"
