@@ -9,7 +9,6 @@ from pathlib import Path
 
 import polars as pl
 
-import tracekit
 from tracekit.collectors import Collector, Options, Peek, RankFile
 from tracekit.collectors.chrome_trace import communication, durations, quality
 from tracekit.collectors.chrome_trace.columns import frame
@@ -34,7 +33,7 @@ from tracekit.schema import (
     STEPS,
     SYNCS,
 )
-from tracekit.store import Capture, Check, SourceIdentity, TableWriter
+from tracekit.store import Capture, Check, SourceIdentity, TableWriter, tracekit_version
 
 SNIFF_BYTES = 64 << 10
 _NO_CALLS = LAUNCHES.empty().select("start_ns", "dur_ns", "thread", "correlation")
@@ -187,7 +186,7 @@ def _why_empty(reading: Reading) -> str:
 @cache
 def code_version() -> str:
     """Identity of the code that converts: a run made by other code is converted again."""
-    digest = sha256(tracekit.__version__.encode())
+    digest = sha256(tracekit_version().encode())
     here = Path(__file__).parent
     for path in sorted([*here.glob("*.py"), *(here / "chrome_trace").glob("*.py")]):
         digest.update(path.read_bytes())

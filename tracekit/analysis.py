@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-import tracekit
 from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import Averages, averages, breakdowns, mean_steps
 from tracekit.derive.breakdown import PARTS, SPLITS, breakdown
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from tracekit.config import Config
-    from tracekit.store import Run
+    from tracekit.store import Run, tracekit_version
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ def analysed(
         time.perf_counter() - derived_s,
     )
     return Result(
-        tracekit_version=tracekit.__version__,
+        tracekit_version=tracekit_version(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         source=_source(run),
         run=_run_facts(run, rows, chosen, means),

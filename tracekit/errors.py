@@ -13,6 +13,8 @@ class TracekitError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint:
+            self.add_note(f"Hint: {hint}")  # what a traceback shows to a caller in Python
 
     def __reduce__(self) -> tuple[object, ...]:
         """Survive the way back from a worker process: exceptions pickle their arguments only."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -143,6 +145,12 @@ def open_run(folder: str | Path, /) -> Run:
             hint="Convert the trace again: tracekit convert SOURCE RUN",
         )
     return Run(Path(folder), manifest)
+
+
+@cache
+def tracekit_version() -> str:
+    """Version of tracekit that writes a run or a result."""
+    return version("tracekit-gpu")
 
 
 def is_run(folder: Path) -> bool:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import tracekit
 from tracekit.collectors import Collector, Options, RankFile
 from tracekit.collectors.sources import redaction
 from tracekit.engine import map_ranks
@@ -26,6 +25,7 @@ from tracekit.store import (
     open_run,
     read_json,
     remove_run,
+    tracekit_version,
     write_json,
 )
 
@@ -159,7 +159,7 @@ def _manifest(
         others = [f"{len(others)} other runs and files, not named"] if others else []
     return Manifest(
         schema_version=SCHEMA_VERSION,
-        tracekit_version=tracekit.__version__,
+        tracekit_version=tracekit_version(),
         name=redaction.alias("run", found.name) if options.is_redacted else found.name,
         source=hide(source),
         epoch_ns=options.epoch_ns,
