@@ -168,7 +168,9 @@ def _warnings(result: Result, columns: int) -> list[Text]:
     """What weakens the figures, one line each: the run as a whole, then the capture's gravest."""
     serious = [remark for remark in result.quality if remark.severity is not Severity.INFO]
     serious.sort(key=lambda remark: remark.severity is not Severity.CRITICAL)
-    sentences = [*notices(result), *(f"{remark.check}: {remark.detail}" for remark in serious)]
+    first_of_check = {remark.check: remark for remark in reversed(serious)}
+    remarks = [*reversed(first_of_check.values())]
+    sentences = [*notices(result), *(f"{remark.check}: {remark.detail}" for remark in remarks)]
     n_more = len(sentences) - MAX_WARNINGS
     lines = [f"! {sentence}" for sentence in sentences[:MAX_WARNINGS]]
     if n_more > 0:

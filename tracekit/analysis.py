@@ -33,12 +33,13 @@ from tracekit.findings import (
     SourceFile,
 )
 from tracekit.recommend import completed, headline
+from tracekit.store import tracekit_version
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from tracekit.config import Config
-    from tracekit.store import Run, tracekit_version
+    from tracekit.store import Run
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ def analysed(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         source=_source(run),
         run=_run_facts(run, rows, chosen, means),
-        headline=headline(findings, len(known)),
+        headline=headline(findings, len(known), "GPU" if has_device_events(run) else "rank"),
         efficiency=_efficiency(means),
         breakdown=_parts(rows.filter(pl.col("step").is_not_null())),
         whole=_parts(rows.filter(pl.col("step").is_null())),
@@ -242,7 +243,8 @@ def _run_checks(run: Run, rows: pl.DataFrame) -> tuple[Quality, ...]:
             "no device events",
             Severity.INFO,
             1,
-            "the training thread stands for the device: operators are compute, gloo calls communication",
+            "the training thread stands for the device: operators are compute, "
+            "gloo calls communication",
         )
     steps = rows.drop_nulls("step")
     if run.n_rows("steps") == 0 and steps.height:

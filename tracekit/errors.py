@@ -1,10 +1,10 @@
-"""What a person can cause and mend: errors with a hint and an exit code, printed without a traceback."""
+"""What a person can cause and mend: errors with a hint and an exit code."""
 
 from __future__ import annotations
 
 
 class TracekitError(Exception):
-    """Something is wrong that the user can change; the message says what, where and what it should be."""
+    """Something that the user can change; the message says what, where, what it should be."""
 
     exit_code = 3
 

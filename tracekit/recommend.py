@@ -1,4 +1,4 @@
-"""From findings to advice: what to do for each cause, how savings combine, three sentences on top."""
+"""From findings to advice: what to do for each cause, how savings combine, three sentences."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 ADVICE: dict[Cause, Recommendation] = {
     Cause.SLOW_DEVICE: Recommendation(
-        "Compare clocks, power and temperature of this device with its peers; if they differ, drain "
-        "the node and have it looked at.",
+        "Compare clocks, power and temperature of this device with its peers'; if they differ, "
+        "drain the node and have it looked at.",
         Change.HARDWARE,
         (
             (
@@ -47,7 +47,10 @@ ADVICE: dict[Cause, Recommendation] = {
         "training process.",
         Change.SETTING,
         (
-            "DataLoader(..., num_workers=8, prefetch_factor=4, pin_memory=True, persistent_workers=True)",
+            (
+                "DataLoader(..., num_workers=8, prefetch_factor=4, pin_memory=True, "
+                "persistent_workers=True)"
+            ),
         ),
     ),
     Cause.HOST_SYNC: Recommendation(
@@ -69,8 +72,8 @@ ADVICE: dict[Cause, Recommendation] = {
         ("export TORCHINDUCTOR_FX_GRAPH_CACHE=1",),
     ),
     Cause.CHECKPOINT: Recommendation(
-        "Write checkpoints in the background (torch.distributed.checkpoint.async_save) and from all "
-        "ranks.",
+        "Write checkpoints in the background (torch.distributed.checkpoint.async_save) and from "
+        "all ranks.",
         Change.CODE,
     ),
     Cause.CPU_OPTIMIZER: Recommendation(
@@ -78,13 +81,14 @@ ADVICE: dict[Cause, Recommendation] = {
         Change.SETTING,
     ),
     Cause.GARBAGE_COLLECTION: Recommendation(
-        "Collect garbage on all ranks in the same step: switch the automatic collector off and call "
-        "it on a schedule.",
+        "Collect garbage on all ranks in the same step: switch the automatic collector off and "
+        "call it on a schedule.",
         Change.CODE,
         ("gc.disable(); gc.collect(1)  # every n steps, on every rank",),
     ),
     Cause.LAUNCH_OVERHEAD: Recommendation(
-        "Launch fewer, larger kernels: torch.compile, CUDA graphs, fused optimizers, a larger batch.",
+        "Launch fewer, larger kernels: torch.compile, CUDA graphs, fused optimizers, larger "
+        "batches.",
         Change.CODE,
         ("torch.compile(model, mode='reduce-overhead')",),
     ),
@@ -95,8 +99,8 @@ ADVICE: dict[Cause, Recommendation] = {
         ("py-spy dump --pid PID", "py-spy record --pid PID --duration 30 --output stacks.svg"),
     ),
     Cause.SLOW_HOST: Recommendation(
-        "This rank's host launches more slowly than its peers': compare CPU clocks, NUMA binding, and "
-        "other processes on its cores.",
+        "This rank's host launches more slowly than its peers': compare CPU clocks, NUMA binding, "
+        "and other processes on its cores.",
         Change.HARDWARE,
         ("numactl --show", "cpupower frequency-info", "pidstat -u -t 1 5"),
     ),
@@ -107,8 +111,8 @@ ADVICE: dict[Cause, Recommendation] = {
         ("tensor.pin_memory().to(device, non_blocking=True)",),
     ),
     Cause.EXPOSED_COMMUNICATION: Recommendation(
-        "Start communication earlier and hide it behind compute: smaller first buckets, prefetch of "
-        "the next layer's parameters, gradient accumulation without synchronising.",
+        "Start communication earlier and hide it behind compute: smaller first buckets, prefetch "
+        "of the next layer's parameters, gradient accumulation without synchronising.",
         Change.SETTING,
         (
             "DistributedDataParallel(..., bucket_cap_mb=50, gradient_as_bucket_view=True)",
@@ -121,8 +125,8 @@ ADVICE: dict[Cause, Recommendation] = {
         Change.SETTING,
         (
             (
-                "torch.profiler.profile(activities=[CPU, CUDA], experimental_config=_ExperimentalConfig("
-                "enable_cuda_sync_events=True))"
+                "torch.profiler.profile(activities=[CPU, CUDA], experimental_config="
+                "_ExperimentalConfig(enable_cuda_sync_events=True))"
             ),
         ),
     ),
@@ -143,17 +147,22 @@ def completed(
     return ranked(tuple(with_severity(_advised(finding)) for finding in bounded))
 
 
-def headline(findings: tuple[Finding, ...], n_checked: int) -> tuple[str, ...]:
-    """Three sentences: cause, saving, cure; or that nothing found is worth fixing."""
+def headline(findings: tuple[Finding, ...], n_checked: int, device: str = "GPU") -> tuple[str, ...]:
+    """Three sentences: cause, saving, cure; or that nothing found is worth fixing.
+
+    Args:
+        findings: Completed ones.
+        n_checked: How many detectors were asked.
+        device: What a second of the saving is a second of: a GPU, or a rank without one.
+    """
     worth = [f for f in findings if f.status is Status.FOUND and f.severity is not Severity.INFO]
     if not worth:
         return _healthy(findings, n_checked)
     top = max(worth, key=lambda finding: finding.saving.per_step_ns.high if finding.saving else 0.0)
-    advice = top.recommendation.text.split(": ")[0].rstrip(".") if top.recommendation else ""
     return (
         f"{top.title}: {_cause_text(top)}.",
-        _saving_text(top.saving),
-        f"{advice}.",
+        _saving_text(top.saving, device),
+        top.recommendation.text if top.recommendation else "See the evidence below.",
     )
 
 
@@ -169,25 +178,25 @@ def _healthy(findings: tuple[Finding, ...], n_checked: int) -> tuple[str, ...]:
 
 
 def _cause_text(finding: Finding) -> str:
-    cause = (finding.cause or Cause.UNKNOWN).value.replace("-", " ")
-    if finding.cause is Cause.UNKNOWN:
-        cause = "the cause is not recorded"
+    """The cause in words, with what it rests on; "host-other: 1 s …" says both already."""
+    if finding.cause in (None, Cause.UNKNOWN):
+        return finding.why or "the traces do not show the cause"
+    cause = finding.cause.value
+    if finding.why.startswith(f"{cause}:"):
+        return finding.why
     return f"{cause} ({finding.why})" if finding.why else cause
 
 
-def _saving_text(saving: Saving | None) -> str:
+def _saving_text(saving: Saving | None, device: str) -> str:
     if saving is None:
         return "What fixing it buys cannot be said from these traces."
     low, high = saving.per_step_ns.low, saving.per_step_ns.high
-    amount = (
-        text(high, Unit.NS)
-        if low >= 0.95 * high
-        else f"{text(low, Unit.NS)} to {text(high, Unit.NS)}"
-    )
-    hours = saving.gpu_hours_per_day
+    is_one = low >= 0.95 * high
+    amount = text(high, Unit.NS) if is_one else f"{text(low, Unit.NS)} to {text(high, Unit.NS)}"
+    share, hours = text(saving.share_high, Unit.SHARE), saving.gpu_hours_per_day.high
     return (
-        f"Fixing it saves up to {amount} a step, {text(saving.share_high, Unit.SHARE)} of the GPU time "
-        f"({hours.high:,.1f} GPU-hours a day)."
+        f"Fixing it saves {'up to ' if is_one else ''}{amount} of each step, up to {share} of the "
+        f"{device} time ({hours:,.1f} {device}-hours a day)."
     )
 
 

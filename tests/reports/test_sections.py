@@ -176,6 +176,15 @@ def test_remarks_on_the_capture_come_gravest_first(straggler):
     assert body.index("<bdi>a</bdi>") < body.index("<bdi>c</bdi>")
 
 
+def test_a_check_of_several_ranks_is_one_row(straggler):
+    one = straggler.quality[0]
+    remarks = tuple(replace(one, rank=rank, count=10 + rank) for rank in (1, 2, 3))
+    body = capture_quality.render(replace(straggler, quality=remarks))
+    assert body.count("Unlinked kernels") == 1
+    assert "1\u20133" in body
+    assert "36" in body  # 11 + 12 + 13
+
+
 def test_of_many_files_those_that_lost_most_are_shown(large):
     files = list(large.source.files)
     files[900] = replace(files[900], n_dropped=7, why=("cut gzip",))

@@ -31,12 +31,17 @@ def test_the_fullest_summary_fits_on_one_screen(straggler):
         straggler,
         headline=("A long sentence about one rank. " * 9,) * 3,
         findings=tuple(replace(straggler.findings[-1], subject=str(i)) for i in range(30)),
-        quality=straggler.quality * 9,
+        quality=tuple(replace(straggler.quality[0], check=f"check {i}") for i in range(9)),
     )
     text = printed(full)
     assert len(text.splitlines()) <= 24
     assert "26 more findings" in text
     assert "7 more warnings" in text
+
+
+def test_a_warning_that_several_ranks_share_is_said_once(straggler):
+    remarks = tuple(replace(straggler.quality[0], rank=rank) for rank in range(3))
+    assert printed(replace(straggler, quality=remarks)).count("Unlinked kernels") == 1
 
 
 def test_a_piped_summary_has_no_colour_codes(straggler):

@@ -1,0 +1,1 @@
+"""Measurements of tracekit's own speed and memory: `python -m benchmarks`."""
