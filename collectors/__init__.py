@@ -1,4 +1,4 @@
-"""Collectors: one module per source of data, found by their `COLLECTOR`; adding one edits no file."""
+"""Collectors: one module per source of data, found by `COLLECTOR`; adding one edits no file."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tracekit.collectors.chrome_trace.events import Reading, batches
 from tracekit.collectors.chrome_trace.heading import Heading, read_heading
 from tracekit.collectors.chrome_trace.marks import marks
 from tracekit.collectors.chrome_trace.stream import head
-from tracekit.collectors.chrome_trace.tables import Collected, add, grouped
+from tracekit.collectors.chrome_trace.tables import Clock, Collected, add, grouped
 from tracekit.collectors.sources import redaction
 from tracekit.errors import InputError
 from tracekit.schema import (
@@ -40,7 +40,7 @@ _NO_CALLS = LAUNCHES.empty().select("start_ns", "dur_ns", "thread", "correlation
 
 
 def sniff(path: Path) -> bool:
-    """Whether the file opens like a trace: an object with its known keys, or a list of whole events."""
+    """Whether the file opens like a trace: an object with known keys, or a list of whole events."""
     try:
         first = head(path, SNIFF_BYTES).lstrip(b"\xef\xbb\xbf \t\r\n")
     except OSError:
@@ -73,19 +73,18 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
         InputError: the file holds no event of a profiler.
     """
     heading = read_heading(file.path)
-    shift_ns = heading.base_ns - (options.epoch_ns if heading.is_base_known else 0)
+    clock = Clock(
+        shift_ns=heading.base_ns - (options.epoch_ns if heading.is_base_known else 0),
+        is_from_zero=not heading.is_base_known,
+    )
     reading = Reading()
     collected = Collected()
     redact = redaction.redacted if options.is_redacted else None
     writer = TableWriter(folder, file.rank, redact)
     try:
         for events in batches(file.path, reading):
-            add(collected, writer, grouped(events, collected.n_by_category), shift_ns)
-        if not collected.n_by_category:
-            raise InputError(
-                f"{file.path}: {_why_empty(reading)}",
-                hint="Record with torch.profiler.profile and export_chrome_trace",
-            )
+            add(collected, writer, grouped(events, collected.n_by_category), clock)
+        _check_events(file.path, collected, reading)
         checks = _finish(collected, writer, heading)
         writer.close()
     except BaseException:
@@ -93,7 +92,6 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
         raise
     stat = file.path.stat()
     dropped = {why: n for why, n in collected.dropped.items() if n}
-    window = collected.windows or [(None, None)]
     return Capture(
         rank=file.rank,
         rank_source=file.rank_source,
@@ -112,8 +110,8 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
         dropped=dropped | ({"damaged": reading.n_lost} if reading.n_lost else {}),
         n_by_category=dict(collected.n_by_category.most_common()),
         n_rows=writer.n_rows,
-        window_start_ns=window[0][0],
-        window_end_ns=window[-1][1],
+        window_start_ns=min((start for start, _ in collected.windows), default=None),
+        window_end_ns=_window_end_ns(collected),
         flags=heading.flags,
         versions=heading.versions,
         quality=(*quality.reading_checks(reading, heading, dropped), *checks),
@@ -122,25 +120,31 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
 
 def _finish(collected: Collected, writer: TableWriter, heading: Heading) -> list[Check]:
     """Sort, mend and write what was kept; returns the checks that need whole tables."""
-    window_end_ns = max((end for _, end in collected.windows), default=None)
-    n_broken = 0
+    window_end_ns = _window_end_ns(collected)
+    n_clipped = 0
     tables: dict[str, pl.DataFrame] = {}
     for table in ("kernels", "copies"):
         tables[table], n = durations.clipped(collected.frame(table), window_end_ns)
-        n_broken += n
+        n_clipped += n
     tables["annotations"] = collected.frame("annotations")
     tables["syncs"] = collected.frame("syncs")
     found = communication.collectives(collected.communication, collected.calls, heading.groups)
-    tables["collectives"] = _with_clipped(found, tables["kernels"]) if n_broken else found
+    tables["collectives"] = _with_clipped(found, tables["kernels"]) if n_clipped else found
     tables["steps"] = marks(tables["annotations"])
     tables["ranks"] = _devices(heading, tables)
     for table, rows in tables.items():
         writer.write(table, rows)
     calls = pl.concat([_NO_CALLS, *collected.calls])
     return [
-        *quality.device_checks(tables["kernels"], tables["copies"], calls, n_broken),
+        *quality.device_checks(
+            tables["kernels"], tables["copies"], calls, n_clipped + collected.n_negative
+        ),
         *quality.communication_checks(found, heading.world_size),
     ]
+
+
+def _window_end_ns(collected: Collected) -> int | None:
+    return max((end for _, end in collected.windows), default=None)
 
 
 def _with_clipped(collectives: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
@@ -172,6 +176,14 @@ def _devices(heading: Heading, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
             "is_used": [device in used for device in columns[0]],
         },
     )
+
+
+def _check_events(path: Path, collected: Collected, reading: Reading) -> None:
+    if not collected.n_by_category:
+        raise InputError(
+            f"{path}: {_why_empty(reading)}",
+            hint="Record with torch.profiler.profile and export_chrome_trace",
+        )
 
 
 def _why_empty(reading: Reading) -> str:

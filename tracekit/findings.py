@@ -1,4 +1,4 @@
-"""Findings and the result: plain data, the only thing a report, a terminal or another program reads."""
+"""Findings and the result: plain data, all that a report, a terminal or another program reads."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ class Confidence:
 class Saving:
     """What fixing it buys.
 
-    `per_step_ns` is time off the mean step. `share` is its low end as a share of GPU time, which the
-    severity follows; `share_high` the high end. `assumes` is the sentence the figure rests on.
+    `per_step_ns` is time off the mean step. `share` is its low end as a share of GPU time, which
+    the severity follows; `share_high` the high end. `assumes` is the sentence the figure rests on.
     """
 
     per_step_ns: Range
@@ -282,10 +282,10 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
-    """Load balance × communication efficiency of the mean step (POP metrics; shown without a replay).
+    """Load balance × communication efficiency of the mean step: POP metrics, without a replay.
 
-    `load_balance_share` = mean C / max C, `communication_share` = max C / T, with C the compute time
-    of a rank and T the mean step; the bars in ns (mean C, max C − mean C, T − max C) sum to T.
+    `load_balance_share` = mean C / max C, `communication_share` = max C / T, with C the compute
+    time of a rank and T the mean step; the bars in ns (mean C, max C − mean C, T − max C) sum to T.
     """
 
     load_balance_share: float
@@ -334,7 +334,7 @@ def write_result(result: Result, path: Path) -> None:
 
 
 def encoded_result(result: Result) -> bytes:
-    """The result as indented JSON; numbers are finite."""
+    """The result as indented JSON; a number that is not finite becomes null."""
     return msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n"
 
 
@@ -354,7 +354,7 @@ def read_result(path: Path) -> Result:
         if version != SCHEMA_VERSION:
             raise InputError(f"{path}: schema version {version}, not {SCHEMA_VERSION}", hint=hint)
         return msgspec.json.decode(data, type=Result)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InputError(f"{path}: not a result of tracekit: {error}", hint=hint) from error
 
 

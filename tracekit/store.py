@@ -7,6 +7,7 @@ folder. `captures/rank=….json` is written last for each rank: a rank that has 
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 ROWS_PER_GROUP = 128 << 10
 MANIFEST = "manifest.json"
+_FOLDERS = ("captures", "derived", "spool")
 T = TypeVar("T")
 
 
@@ -109,9 +111,24 @@ class Run:
         return next(capture for capture in self.manifest.captures if capture.rank == rank)
 
     def scan(self, table: str, rank: int) -> pl.LazyFrame:
-        """Rows of one table of one rank, with the columns of its schema; empty where none was written."""
+        """Rows of one table of one rank, with the columns of its schema; empty where it has none.
+
+        Raises:
+            InputError: the file is damaged, or is missing although it was written.
+            SchemaError: it holds other columns.
+        """
         path = rank_path(self.folder, table, rank)
-        return pl.scan_parquet(path) if path.exists() else TABLES[table].empty().lazy()
+        if not path.exists() and not self.capture(rank).n_rows.get(table):
+            return TABLES[table].empty().lazy()
+        try:
+            rows = pl.scan_parquet(path)
+            TABLES[table].check(rows)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise InputError(
+                f"{path}: cannot be read: {_one_line(error)}",
+                hint="Convert the trace again: tracekit convert SOURCE RUN",
+            ) from error
+        return rows
 
     def scan_all(self, table: str) -> pl.LazyFrame:
         """Rows of one table of all ranks with a leading column `rank` (Int64), rank by rank."""
@@ -130,7 +147,7 @@ def open_run(folder: str | Path, /) -> Run:
     """Open a run folder.
 
     Raises:
-        InputError: no manifest there, or one that this version cannot read.
+        InputError: no manifest there, or one that is damaged or of another version.
     """
     path = Path(folder) / MANIFEST
     if not path.is_file():
@@ -142,6 +159,12 @@ def open_run(folder: str | Path, /) -> Run:
     if manifest.schema_version != SCHEMA_VERSION:
         raise InputError(
             f"{path}: schema version {manifest.schema_version}, not {SCHEMA_VERSION}",
+            hint="Convert the trace again: tracekit convert SOURCE RUN",
+        )
+    ranks = [capture.rank for capture in manifest.captures]
+    if not ranks or len(set(ranks)) < len(ranks) or min(ranks) < 0:
+        raise InputError(
+            f"{path}: must list at least one rank, and each once: {ranks[:8]}",
             hint="Convert the trace again: tracekit convert SOURCE RUN",
         )
     return Run(Path(folder), manifest)
@@ -169,10 +192,13 @@ def capture_path(folder: Path, rank: int) -> Path:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a dataclass as JSON, whole or not at all."""
+    """Write a dataclass as JSON, whole or not at all; a file that holds it is not touched."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    encoded = msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+    if path.is_file() and path.read_bytes() == encoded:
+        return
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
+    temporary.write_bytes(encoded)
     temporary.replace(path)
 
 
@@ -184,11 +210,15 @@ def read_json(path: Path, kind: type[T]) -> T:
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InputError(
-            f"{path}: cannot be read: {error}",
+            f"{path}: cannot be read: {_one_line(error)}",
             hint="Convert the trace again: tracekit convert SOURCE RUN",
         ) from error
+
+
+def _one_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 class TableWriter:
@@ -203,7 +233,12 @@ class TableWriter:
         rank: int,
         change: Callable[[str, pl.DataFrame], pl.DataFrame] | None = None,
     ) -> None:
-        """Start with no table open; `change` (table, rows) is applied to all rows before writing."""
+        """Start with no table open; `change` (table, rows) is applied to rows before writing.
+
+        What an earlier conversion of this rank, killed half-way, left behind is removed.
+        """
+        for table in TABLES:
+            _unfinished(folder, table, rank).unlink(missing_ok=True)
         self._folder = folder
         self._change = change
         self._rank = rank
@@ -231,8 +266,8 @@ class TableWriter:
             self._flush(table)
         for table, writer in self._writers.items():
             writer.close()
-            path = rank_path(self._folder, table, self._rank)
-            path.with_suffix(".tmp").replace(path)
+            unfinished = _unfinished(self._folder, table, self._rank)
+            unfinished.replace(rank_path(self._folder, table, self._rank))
         for table in TABLES:
             if table not in self._writers:
                 rank_path(self._folder, table, self._rank).unlink(missing_ok=True)
@@ -240,8 +275,9 @@ class TableWriter:
     def discard(self) -> None:
         """Close and remove what was written so far."""
         for table, writer in self._writers.items():
-            writer.close()
-            rank_path(self._folder, table, self._rank).with_suffix(".tmp").unlink(missing_ok=True)
+            with suppress(OSError):  # a full disk: the file goes away all the same
+                writer.close()
+            _unfinished(self._folder, table, self._rank).unlink(missing_ok=True)
 
     def _flush(self, table: str) -> None:
         pending = self._pending.pop(table, [])
@@ -258,7 +294,7 @@ class TableWriter:
         arrow = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
         writer = self._writers.get(table)
         if writer is None:
-            path = rank_path(self._folder, table, self._rank).with_suffix(".tmp")
+            path = _unfinished(self._folder, table, self._rank)
             path.parent.mkdir(parents=True, exist_ok=True)
             writer = pq.ParquetWriter(path, arrow.schema, compression="zstd")
             self._writers[table] = writer
@@ -266,8 +302,21 @@ class TableWriter:
         self.n_rows[table] = self.n_rows.get(table, 0) + rows.height
 
 
+def _unfinished(folder: Path, table: str, rank: int) -> Path:
+    """The temporary name under which a table is written."""
+    return rank_path(folder, table, rank).with_suffix(".tmp")
+
+
+def is_free(folder: Path) -> bool:
+    """Whether a run may be written there: nothing is, or only what a run holds, whole or not."""
+    if not folder.exists():
+        return True
+    ours = {*TABLES, *_FOLDERS, MANIFEST, MANIFEST + ".tmp"}
+    return folder.is_dir() and all(path.name in ours for path in folder.iterdir())
+
+
 def remove_run(folder: Path) -> None:
     """Remove what a run folder holds: its tables, captures, caches and manifest, nothing else."""
-    for name in (*TABLES, "captures", "derived"):
+    for name in (*TABLES, *_FOLDERS):
         shutil.rmtree(folder / name, ignore_errors=True)
     (folder / MANIFEST).unlink(missing_ok=True)

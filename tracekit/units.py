@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Unit(StrEnum):
-    """Every unit a quantity may have. Shares are fractions in [0, 1]; percent exists only on screen."""
+    """Every unit a quantity may have. Shares are fractions in [0, 1], percent only on screen."""
 
     NS = "ns"
     SHARE = "share"
@@ -32,7 +32,7 @@ class Quantity:
 
 
 def limit(default: float, unit: Unit, reason: str) -> Any:
-    """Declare one field of a detector's `Limits`: default, unit, and why this value and no other."""
+    """Declare one field of a detector's `Limits`: default, unit, and why this value."""
     if not reason.endswith("."):
         raise ValueError(f"the reason of a limit is a sentence: {reason!r}")
     return field(default=default, metadata={"unit": unit, "reason": reason})

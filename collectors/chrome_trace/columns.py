@@ -109,7 +109,7 @@ def times(events: Sequence[Event], shift_ns: int) -> dict[str, pl.Series]:
     }
 
 
-def cpu_ops(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
+def cpu_op_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
     """Host operators, in file order."""
     args = listed("args", events)
     return frame(
@@ -117,7 +117,7 @@ def cpu_ops(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
         times(events, shift_ns)
         | {
             "name": listed("name", events),
-            "thread": [_number(event.tid) for event in events],
+            "thread": [number(event.tid) for event in events],
             "external_id": external_ids(args),
             "sequence": listed("sequence", args),
             "forward_thread": listed("forward_thread", args),
@@ -128,10 +128,10 @@ def cpu_ops(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
     )
 
 
-def annotations(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
+def annotation_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
     """User annotations; those of category gpu_user_annotation lie on a device."""
     on_device = [event.cat == "gpu_user_annotation" for event in events]
-    numbers = [_number(event.tid) for event in events]
+    numbers = [number(event.tid) for event in events]
     return frame(
         ANNOTATIONS,
         times(events, shift_ns)
@@ -140,21 +140,21 @@ def annotations(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
             "thread": [None if gpu else tid for gpu, tid in zip(on_device, numbers, strict=True)],
             "stream": [tid if gpu else None for gpu, tid in zip(on_device, numbers, strict=True)],
             "device": [
-                _number(event.pid) if gpu else None
+                number(event.pid) if gpu else None
                 for gpu, event in zip(on_device, events, strict=True)
             ],
         },
     )
 
 
-def kernels(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
+def kernel_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
     """GPU kernels; `kind` comes from the name."""
     args = listed("args", events)
     names = listed("name", events)
     return frame(
         KERNELS,
         times(events, shift_ns)
-        | _place(events, args)
+        | place(events, args)
         | {
             "name": names,
             "kind": list(map(kind_of, names)),
@@ -172,17 +172,17 @@ def kernels(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
     )
 
 
-def copies(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
+def copy_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
     """Memory copies and memsets."""
     args = listed("args", events)
     return frame(
         COPIES,
         times(events, shift_ns)
-        | _place(events, args)
+        | place(events, args)
         | {
             "name": listed("name", events),
             "kind": [
-                _copy_kind(event.name, arg.direction)
+                _copy_kind(event.name, str(arg.direction or ""))
                 for event, arg in zip(events, args, strict=True)
             ],
             "host_memory": [_host_memory(event.name) for event in events],
@@ -194,7 +194,7 @@ def copies(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
     )
 
 
-def launches(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
+def launch_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
     """Runtime and driver calls; `role` comes from the name."""
     args = listed("args", events)
     names = listed("name", events)
@@ -203,7 +203,7 @@ def launches(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
         times(events, shift_ns)
         | {
             "name": names,
-            "thread": [_number(event.tid) for event in events],
+            "thread": [number(event.tid) for event in events],
             "correlation": listed("correlation", args),
             "external_id": external_ids(args),
             "role": list(map(role_of, names)),
@@ -211,7 +211,7 @@ def launches(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
     )
 
 
-def syncs(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
+def sync_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
     """Recorded synchronisations, event records and stream waits."""
     args = listed("args", events)
     return frame(
@@ -232,7 +232,7 @@ def syncs(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
     )
 
 
-def python_frames(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
+def python_frame_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
     """Python function calls."""
     args = listed("args", events)
     return frame(
@@ -240,23 +240,23 @@ def python_frames(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
         times(events, shift_ns)
         | {
             "name": listed("name", events),
-            "thread": [_number(event.tid) for event in events],
+            "thread": [number(event.tid) for event in events],
             "python_id": listed("python_id", args),
             "parent_id": listed("python_parent_id", args),
         },
     )
 
 
-def memory(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
+def memory_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
     """Allocator events: the `[memory]` instants."""
     args = listed("args", events)
-    types = {0: "cpu", 1: "cuda"}
+    types = {"0": "cpu", "1": "cuda"}
     return frame(
         MEMORY,
         {
             "start_ns": ns(listed("ts", events)) + shift_ns,
             "device_type": [
-                types.get(arg.memory_device_type, str(arg.memory_device_type)) for arg in args
+                types.get(str(arg.memory_device_type), str(arg.memory_device_type)) for arg in args
             ],
             "device": listed("memory_device", args),
             "size_bytes": listed("delta_bytes", args),
@@ -266,7 +266,7 @@ def memory(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
     )
 
 
-def other_events(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
+def other_event_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
     """Events of any other category."""
     return frame(
         OTHER_EVENTS,
@@ -276,15 +276,15 @@ def other_events(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
 
 
 BUILDERS: dict[str, Callable[[Sequence[Event], int], pl.DataFrame]] = {
-    "cpu_ops": cpu_ops,
-    "annotations": annotations,
-    "kernels": kernels,
-    "copies": copies,
-    "launches": launches,
-    "syncs": syncs,
-    "python_frames": python_frames,
-    "memory": memory,
-    "other_events": other_events,
+    "cpu_ops": cpu_op_rows,
+    "annotations": annotation_rows,
+    "kernels": kernel_rows,
+    "copies": copy_rows,
+    "launches": launch_rows,
+    "syncs": sync_rows,
+    "python_frames": python_frame_rows,
+    "memory": memory_rows,
+    "other_events": other_event_rows,
 }
 
 
@@ -299,15 +299,15 @@ def external_ids(args: Sequence[Any]) -> list[Any]:
     return [arg.legacy_external_id if arg.external_id is None else arg.external_id for arg in args]
 
 
-def _place(events: Sequence[Event], args: Sequence[Any]) -> dict[str, list[Any]]:
-    """Device, stream, correlation and external id of GPU rows; the row's place where args lack it."""
+def place(events: Sequence[Event], args: Sequence[Any]) -> dict[str, list[Any]]:
+    """Device, stream, correlation, external id of GPU rows; the row's place where args lack it."""
     return {
         "device": [
-            _number(event.pid) if arg.device is None else _number(arg.device)
+            number(event.pid) if arg.device is None else number(arg.device)
             for event, arg in zip(events, args, strict=True)
         ],
         "stream": [
-            _number(event.tid) if arg.stream is None else _number(arg.stream)
+            number(event.tid) if arg.stream is None else number(arg.stream)
             for event, arg in zip(events, args, strict=True)
         ],
         "correlation": listed("correlation", args),
@@ -315,7 +315,7 @@ def _place(events: Sequence[Event], args: Sequence[Any]) -> dict[str, list[Any]]
     }
 
 
-def _number(value: object) -> int | None:
+def number(value: object) -> int | None:
     """A row's place as a number: today an integer, in old files "stream 7" or "123 (python)"."""
     if type(value) is int:
         return value
@@ -340,10 +340,10 @@ def _product(shape: object) -> int | None:
 
 
 @cache
-def _copy_kind(name: str, direction: object) -> str | None:
+def _copy_kind(name: str, direction: str) -> str | None:
     if "memset" in name.lower() or "fillBuffer" in name:
         return "memset"
-    match = _COPY_KINDS.search(f"{name} {direction or ''}")
+    match = _COPY_KINDS.search(f"{name} {direction}")
     if not match:
         return None
     kind = match.group().lower()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from tracekit.collectors.chrome_trace.columns import frame, listed, times
+from tracekit.collectors.chrome_trace.columns import frame, listed, number, place, times
 from tracekit.collectors.chrome_trace.heading import Group, members
 from tracekit.derive.kernel_kinds import COMMUNICATION, kind_of, operation_of
 from tracekit.schema import COLLECTIVES
@@ -79,16 +79,11 @@ def rows(table: str, events: Sequence[Event], shift_ns: int) -> pl.DataFrame | N
         ]
     if not found:
         return None
-    place = (
-        {"thread": listed("tid", found)}
-        if source != "kernel"
-        else {
-            "device": [e.pid if e.args.device is None else e.args.device for e in found],
-            "stream": [e.tid if e.args.stream is None else e.args.stream for e in found],
-            "correlation": [e.args.correlation for e in found],
-        }
-    )
-    columns = times(found, shift_ns) | place | _metadata(found)
+    if source == "kernel":
+        where = place(found, listed("args", found))
+    else:
+        where = {"thread": [number(event.tid) for event in found]}
+    columns = times(found, shift_ns) | where | _metadata(found)
     return frame(
         CALLS,
         columns | {"name": listed("name", found), "source": [source] * len(found)},
@@ -131,7 +126,7 @@ def collectives(
 
 
 def _with_launch(kernels: pl.DataFrame, launches: list[pl.DataFrame]) -> pl.DataFrame:
-    """Add thread and enqueue_ns of the call that launched each kernel; null where not in the file."""
+    """Add thread and enqueue_ns of the call that launched each kernel; null where it is missing."""
     kernels = kernels.with_columns(
         source=pl.when(pl.col("operation").is_not_null())
         .then(pl.lit("metadata"))
@@ -189,7 +184,7 @@ def _described(kernels: pl.DataFrame, host: pl.DataFrame) -> pl.DataFrame:
 
 
 def _gloo(host: pl.DataFrame) -> pl.DataFrame:
-    """Gloo's own calls: their span on the worker thread is the transfer; the thread is the stream."""
+    """Gloo's own calls: their span on a worker thread is the transfer; the thread is the stream."""
     calls = host.filter(pl.col("name").str.starts_with("gloo:"))
     return calls.with_columns(
         stream=pl.col("thread"), enqueue_ns=pl.lit(None, dtype=pl.Int64), source=pl.lit("gloo")

@@ -2,7 +2,7 @@
 
 A chunk is cut where one event ends and the next begins. A cut inside a string or a nested object
 leaves unbalanced JSON and cannot decode, so a decoded chunk is cut right; an earlier boundary is
-tried then, and only after that the repair path.
+tried then, and only after that the repair path, which leaves a half event to the next chunk.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CHUNK_BYTES = 4 << 20
-MAX_EVENT_BYTES = 256 << 20
+MAX_EVENT_BYTES = 64 << 20
+"""What cannot be decoded by then is given up: no event of a profiler is as large."""
 EXACT_US = float(1 << 43)
 """Below 2**43 µs a double is finer than 1 ns; a larger fractional µs is read from its digits."""
 
 _LIST_START = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
-_BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args)")')
+_BOUNDARY = re.compile(
+    rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp|cname|tts|scope)"\s*:)'
+)
 _NO_RAW = msgspec.Raw(b"")
 
 _ARGS = {
@@ -106,7 +109,7 @@ class Event(msgspec.Struct, gc=False):
     tid: Any = None
     ts: Any = None
     dur: Any = None
-    args: Args = NO_ARGS  # type: ignore[valid-type]
+    args: Args = NO_ARGS
 
 
 class ExactEvent(msgspec.Struct, gc=False):
@@ -119,7 +122,7 @@ class ExactEvent(msgspec.Struct, gc=False):
     tid: Any = None
     ts: msgspec.Raw = _NO_RAW
     dur: msgspec.Raw = _NO_RAW
-    args: Args = NO_ARGS  # type: ignore[valid-type]
+    args: Args = NO_ARGS
 
 
 @dataclass(slots=True)
@@ -143,16 +146,18 @@ def batches(path: Path, reading: Reading) -> Iterator[list[Event]]:
     """
     source = pieces(path, reading.cut)
     buffer = _after_list_start(path, source, reading)
+    n_wanted = CHUNK_BYTES
     for piece in source:
         reading.n_bytes += len(piece)
         buffer.append(piece)
-        if sum(map(len, buffer)) < CHUNK_BYTES:
+        if sum(map(len, buffer)) < n_wanted:
             continue
         data = b"".join(buffer)
         events, used = _whole_events(data, reading)
-        buffer = [data[used:]]
-        if not events and len(data) > MAX_EVENT_BYTES:
+        if len(data) - used > MAX_EVENT_BYTES:
             raise InputError(f"{path}: one event is larger than {MAX_EVENT_BYTES >> 20} MiB")
+        buffer = [data[used:]]
+        n_wanted = max(CHUNK_BYTES, 2 * len(buffer[0]))  # no scan of the same bytes again and again
         if events:
             reading.n_events += len(events)
             yield events
@@ -164,15 +169,17 @@ def batches(path: Path, reading: Reading) -> Iterator[list[Event]]:
 def _after_list_start(path: Path, source: Iterator[bytes], reading: Reading) -> list[bytes]:
     """Skip to the first event and return the bytes read beyond it."""
     seen = b""
+    searched = 0
     for piece in source:
         reading.n_bytes += len(piece)
         seen += piece
-        text = seen.lstrip(b"\xef\xbb\xbf \t\r\n")
+        text = seen[: 1 << 10].lstrip(b"\xef\xbb\xbf \t\r\n")
         if text.startswith(b"["):
-            return [text[1:]]
-        match = _LIST_START.search(seen)
+            return [seen[seen.index(b"[") + 1 :]]
+        match = _LIST_START.search(seen, searched)
         if match:
             return [seen[match.end() :]]
+        searched = max(0, len(seen) - (1 << 10))
         if len(seen) > MAX_EVENT_BYTES:
             break
     raise InputError(
@@ -185,17 +192,20 @@ def _after_list_start(path: Path, source: Iterator[bytes], reading: Reading) -> 
 def _whole_events(data: bytes, reading: Reading) -> tuple[list[Event], int]:
     """Decode up to the last boundary between two events; returns the events and the bytes used."""
     window = max(0, len(data) - (64 << 10))
-    cuts = [match.end() for match in _BOUNDARY.finditer(data, window)]
-    if not cuts:
-        cuts = [match.end() for match in _BOUNDARY.finditer(data)]
-    for cut in cuts[:-4:-1]:
+    cuts = _seams(data, window)[-3:] or _seams(data)[-3:]
+    for cut in reversed(cuts):
         try:
             return decoded(b"[" + data[:cut].rstrip(b", \t\r\n") + b"]"), cut
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except repair.BROKEN:
             continue
     if not cuts:
         return [], 0
-    return _repaired(data[: cuts[-1]], reading), cuts[-1]
+    return _repaired(data[: cuts[-1]], reading, is_last=len(data) > MAX_EVENT_BYTES // 2)
+
+
+def _seams(data: bytes, start: int = 0) -> list[int]:
+    """Places where an event seems to end and the next to begin."""
+    return [match.end() for match in _BOUNDARY.finditer(data, start)]
 
 
 def _last_events(data: bytes, reading: Reading) -> list[Event]:
@@ -214,21 +224,21 @@ def _last_events(data: bytes, reading: Reading) -> list[Event]:
     else:
         reading.is_truncated = True
     try:
-        return decoded(b"[" + text + b"]")
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return _repaired(text, reading)
+        return decoded(b"[" + text.rstrip(b", \t\r\n") + b"]")
+    except repair.BROKEN:
+        return _repaired(text, reading, is_last=True)[0]
 
 
 def decoded(data: bytes) -> list[Event]:
     """Decode a JSON list of events; times that a double cannot hold come back as text."""
     events = _LIST.decode(data)
-    if any(_needs_digits(event.ts) for event in events[::64]):
+    if any(_needs_digits(event.ts) for event in events):
         return _with_digits(_EXACT_LIST.decode(data))
     return events
 
 
 def _needs_digits(ts: object) -> bool:
-    return isinstance(ts, float) and ts > EXACT_US
+    return type(ts) is float and ts > EXACT_US
 
 
 def _with_digits(events: list[ExactEvent]) -> list[Event]:
@@ -247,14 +257,13 @@ def _with_digits(events: list[ExactEvent]) -> list[Event]:
     ]
 
 
-def _repaired(data: bytes, reading: Reading) -> list[Event]:
-    reading.n_repaired_chunks += 1
-    pieces_of_events = [piece.rstrip(b", \t\r\n") for piece in repair.split(data, _BOUNDARY)]
-    events, n_lost = repair.salvaged(data, pieces_of_events, decoded)
-    if reading.is_truncated and n_lost:
-        n_lost -= 1  # the event that the end of the file cuts is no damage of its own
-    reading.n_lost += n_lost
-    return events
+def _repaired(data: bytes, reading: Reading, *, is_last: bool) -> tuple[list[Event], int]:
+    """Decode what can be decoded; returns the events and the bytes used."""
+    salvage = repair.salvaged(data, _seams(data), decoded, is_last=is_last)
+    reading.n_repaired_chunks += salvage.is_mended
+    # The event that the end of the file cuts is no damage of its own.
+    reading.n_lost += salvage.n_lost - (reading.is_truncated and salvage.n_lost > 0)
+    return salvage.events, salvage.n_used
 
 
 _LIST = msgspec.json.Decoder(list[Event])

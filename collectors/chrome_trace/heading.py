@@ -1,4 +1,4 @@
-"""What a trace file says of itself outside its events: rank, groups, devices, clock base, versions."""
+"""What a trace file says of itself outside its events: rank, groups, devices, clock, versions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 HEAD_BYTES = 256 << 10
 MAX_HEAD_BYTES = 64 << 20
 TAIL_BYTES = 1 << 20
+MAX_BASE_NS = 1 << 62
+MAX_RANKS = 1_000_000
 MAX_RELATIVE_NS = 10**17
 """Times below 1973 are relative to a base: Kineto writes them against `baseTimeNanoseconds`."""
 
 _LIST_START = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
-_FIRST_TS = re.compile(rb'"ts"\s*:\s*"?([0-9.]+)')
+_TS = re.compile(rb'"ts"\s*:\s*"?(-?[0-9][0-9.eE+-]*)')
 _KEYS = (
     "distributedInfo",
     "baseTimeNanoseconds",
@@ -98,8 +100,7 @@ def read_heading(path: Path) -> Heading:
         start = _LIST_START.search(first)
     before = first[: start.start()] if start else b"{"
     facts = _object(before.rstrip(b", \t\r\n") + b"}") if not is_list else {}
-    event = _FIRST_TS.search(first, start.end() if start else 0)
-    first_ns = digits_ns(event.group(1).decode()) if event else None
+    first_ns = _first_ns(first, start.end() if start else 0)
     is_relative = first_ns is not None and first_ns < MAX_RELATIVE_NS
     if not is_list and (
         "distributedInfo" not in facts or (is_relative and "baseTimeNanoseconds" not in facts)
@@ -108,19 +109,28 @@ def read_heading(path: Path) -> Heading:
     return _heading(facts, first_ns, first)
 
 
+def _first_ns(first: bytes, start: int) -> int | None:
+    """Time of the first event that has one; metadata rows of other writers stand at zero."""
+    for match in _TS.finditer(first, start):
+        stamp_ns = digits_ns(match.group(1).decode())
+        if stamp_ns is not None and stamp_ns > 0:
+            return stamp_ns
+    return None
+
+
 def _heading(facts: dict[str, Any], first_ns: int | None, first: bytes) -> Heading:
     info = facts.get("distributedInfo")
     info = info if isinstance(info, dict) else {}
-    base_ns = _integer(facts.get("baseTimeNanoseconds"))
-    is_relative = first_ns is not None and first_ns < MAX_RELATIVE_NS
+    base_ns = _integer(facts.get("baseTimeNanoseconds"), MAX_BASE_NS)
+    is_relative = first_ns is None or first_ns < MAX_RELATIVE_NS
     job = "/".join(
         str(facts[key]) for key in _KEYS if key.startswith("PT_PROFILER_JOB") and facts.get(key)
     )
     return Heading(
-        rank=_integer(info.get("rank")),
-        world_size=_integer(info.get("world_size")),
+        rank=_integer(info.get("rank"), MAX_RANKS),
+        world_size=_integer(info.get("world_size"), MAX_RANKS),
         backend=_text(info.get("backend")),
-        base_ns=base_ns or 0,
+        base_ns=base_ns or 0 if is_relative else 0,
         is_base_known=base_ns is not None or not is_relative,
         first_ns=first_ns,
         trace_id=_text(facts.get("trace_id")),
@@ -188,7 +198,7 @@ def members(listed: object) -> tuple[int, ...] | None:
         listed = [part for part in listed.strip("[] ").split(",") if part.strip()]
     if not isinstance(listed, list) or not listed:
         return None
-    ranks = [_integer(rank) for rank in listed]
+    ranks = [_integer(rank, MAX_RANKS) for rank in listed]
     return tuple(rank for rank in ranks if rank is not None) if None not in ranks else None
 
 
@@ -197,21 +207,22 @@ def _devices(listed: object) -> tuple[DeviceFacts, ...]:
         return ()
     return tuple(
         DeviceFacts(
-            device=number if (number := _integer(entry.get("id"))) is not None else index,
+            device=index if (number := _integer(entry.get("id"), MAX_RANKS)) is None else number,
             model=_text(entry.get("name")),
-            sm_count=_integer(entry.get("numSms")),
-            memory_bytes=_integer(entry.get("totalGlobalMem")),
+            sm_count=_integer(entry.get("numSms"), MAX_BASE_NS),
+            memory_bytes=_integer(entry.get("totalGlobalMem"), MAX_BASE_NS),
         )
         for index, entry in enumerate(listed)
         if isinstance(entry, dict)
     )
 
 
-def _integer(value: object) -> int | None:
-    try:
-        return int(str(value).strip()) if not isinstance(value, bool) else None
-    except ValueError:
+def _integer(value: object, limit: int) -> int | None:
+    """A whole number from 0 up to the limit, given as such or as its digits; else None."""
+    text = str(value).strip()
+    if not (text.isascii() and text.isdigit()) or len(text) > 20:
         return None
+    return number if (number := int(text)) < limit else None
 
 
 def _text(value: object) -> str | None:

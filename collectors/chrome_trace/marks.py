@@ -1,4 +1,4 @@
-"""Step marks of one rank from its annotations: ProfilerStep#N, else annotations that count steps."""
+"""Step marks of one rank from its annotations: ProfilerStep#N, else those that count steps."""
 
 from __future__ import annotations
 

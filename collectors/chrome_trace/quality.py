@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 INFO, WARNING = "info", "warning"
 MIN_LINKED_SHARE = 0.98
+ROUNDING_NS = 2000
+"""Two times in whole µs, each cut or rounded, can be out of order by this much."""
 
 
 def reading_checks(reading: Reading, heading: Heading, dropped: dict[str, int]) -> Iterator[Check]:
@@ -88,15 +90,20 @@ def device_checks(
             severity=INFO,
             count=events.height - linked.height,
             detail=f"{100 * (1 - share):.1f} % of the device events were launched before the "
-            "capture or by calls it does not hold; they count, but belong to the step they start in",
+            "capture or by calls it does not hold; they count in the step in which they start",
         )
-    n_early = linked.filter(pl.col("start_ns") < pl.col("start_ns_call")).height
-    if n_early:
+    is_coarse = _is_in_whole_us(events)
+    slack_ns = ROUNDING_NS if is_coarse else 0
+    early_ns = pl.col("start_ns_call") - pl.col("start_ns")
+    early = linked.filter(early_ns > slack_ns)
+    if early.height:
+        most_us = early.select(early_ns.max()).item() / 1000
         yield Check(
             check="started before its launch",
             severity=WARNING,
-            count=n_early,
-            detail="device and host clocks of this capture disagree",
+            count=early.height,
+            detail=f"{early.height:,} of {linked.height:,} device events, by up to {most_us:,.1f} "
+            "µs: device and host clocks of this capture disagree",
         )
     n_zero = events.filter(pl.col("dur_ns") == 0).height
     if n_zero:
@@ -105,7 +112,7 @@ def device_checks(
         )
     overlapping = events.sort("start_ns").filter(
         pl.col("start_ns").shift(-1).over("device", "stream")
-        < pl.col("start_ns") + pl.col("dur_ns")
+        < pl.col("start_ns") + pl.col("dur_ns") - slack_ns
     )
     if overlapping.height:
         yield Check(
@@ -114,13 +121,19 @@ def device_checks(
             count=overlapping.height,
             detail="programmatic dependent launch, graphs or ROCm; counted once by union",
         )
-    if (events["start_ns"] % 1000 == 0).all() and (events["dur_ns"] % 1000 == 0).all():
+    if is_coarse:
         yield Check(
             check="whole microseconds",
             severity=INFO,
             count=events.height,
             detail="times have no finer digits: each figure is ±1 µs an event",
         )
+
+
+def _is_in_whole_us(events: pl.DataFrame) -> bool:
+    """Whether no time of the device has digits below 1 µs."""
+    since_first = events["start_ns"] - events["start_ns"].min()
+    return bool((since_first % 1000 == 0).all() and (events["dur_ns"] % 1000 == 0).all())
 
 
 def communication_checks(collectives: pl.DataFrame, world_size: int | None) -> Iterator[Check]:
@@ -150,7 +163,7 @@ def communication_checks(collectives: pl.DataFrame, world_size: int | None) -> I
             check="collectives without metadata",
             severity=INFO,
             count=n_plain,
-            detail=f"{n_plain} of {total} have no group, bytes or dtype: a newer torch records them",
+            detail=f"{n_plain} of {total} lack group, bytes or dtype: a newer torch records them",
         )
     if (
         collectives["sequence"].null_count() == total

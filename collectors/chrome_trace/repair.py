@@ -1,7 +1,8 @@
 """Mending damaged JSON so that at most the damaged event is lost, and counting what is lost.
 
-The defects are those of COLLECTING facts on Kineto's writer: bad UTF-8, raw nan and inf, control
-characters, unescaped quotes and backslashes in names, a file cut anywhere.
+The defects are those that Kineto's writer is known for: bad UTF-8, raw nan and inf, control
+characters, unescaped quotes and backslashes in names, a file cut anywhere; and events whose fields
+have other types than they should.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
@@ -18,91 +20,184 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+BROKEN = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""What decoding raises where the JSON is damaged, of another shape, or nested without end."""
+
 _NOT_A_NUMBER = re.compile(
-    rb"(?<=[:\[,\s])[-+]?(?:nan|inf|infinity)(?:\(ind\))?(?=\s*[,}\]])", re.IGNORECASE
+    rb'((?<!\\)"\s*:\s*|[\[,]\s*)[-+]?(?:nan|inf|infinity)(?:\(ind\))?(?=\s*[,}\]])', re.IGNORECASE
 )
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
-_LIST_END = re.compile(rb'\}\s*(?=\]\s*(?:,\s*"|\}|$))')
-_BACKSLASH = re.compile(rb'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
-_MAX_MERGED = 4
+_BACKSLASH = re.compile(rb'(?<!\\)((?:\\\\)*)\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
+_SURROGATE = re.compile(
+    rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+_IN_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_LINE_BREAK = re.compile(rb"[\t\r\n]")
+_LIST_END = re.compile(rb'\}[\s,]*(?=\]\s*(?:,\s*"|\}|$))')
+_TEXTS = ("ph", "cat", "name")
 
 
-def split(data: bytes, boundary: re.Pattern[bytes]) -> list[bytes]:
-    """Cut a run of events at every place that looks like the seam between two."""
-    cuts = [0, *(match.end() for match in boundary.finditer(data)), len(data)]
-    return [data[a:b] for a, b in itertools.pairwise(cuts) if b > a]
+@dataclass(frozen=True, slots=True)
+class Salvage(Generic[T]):
+    """Events that could be decoded, how many were lost, and how many bytes that took.
+
+    Bytes beyond `n_used` may be the first half of an event; `is_mended` says that something had to
+    be changed or left out.
+    """
+
+    events: list[T]
+    n_lost: int
+    n_used: int
+    is_mended: bool
 
 
 def salvaged(
-    data: bytes, pieces: list[bytes], decode: Callable[[bytes], list[T]]
-) -> tuple[list[T], int]:
-    """Decode what can be decoded of `data`; returns the events and how many were lost.
+    data: bytes, seams: list[int], decode: Callable[[bytes], list[T]], *, is_last: bool
+) -> Salvage[T]:
+    """Decode what can be decoded of `data`, whose events begin at 0 and at the seams.
 
-    Fixes that lose nothing are tried on the whole first; then event by event, where a piece that
-    fails may be half of an event whose text looks like a seam, so a few pieces are tried together.
+    Fixes that lose nothing are tried on the whole first; then event by event. A seam may lie inside
+    an event (text or a list that looks like one): the event that starts there is parsed to its own
+    end, wherever that is. Unless the data are the last, what fails at their end is not used up.
     """
     try:
-        return decode(b"[" + cleaned(data).rstrip(b", \t\r\n") + b"]"), 0
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return Salvage(decode(_listed(cleaned(data))), 0, len(data), is_mended=True)
+    except BROKEN:
         pass
+    text = data.decode("latin-1")  # one character a byte, so that places in both are the same
     events: list[T] = []
-    n_lost = 0
-    index = 0
-    while index < len(pieces):
-        for n_merged in range(1, _MAX_MERGED + 1):
-            found = _one(b",".join(pieces[index : index + n_merged]), decode)
-            if found is not None:
-                events += found
-                index += n_merged
-                break
+    n_lost = n_tail = 0
+    is_mended = False
+    reached = tail = 0
+    for start, end in itertools.pairwise([0, *seams, len(data)]):
+        if start < reached or start == end:
+            continue
+        event = _event(data, text, start, end, decode)
+        reached = event.end
+        is_mended = is_mended or event.is_mended
+        if event.found is not None:
+            events += event.found
+            n_lost += n_tail
+            n_tail, tail = 0, reached
         else:
-            n_lost += 1
-            index += 1
-    return events, n_lost
+            n_tail += 1
+    if is_last:
+        return Salvage(events, n_lost + n_tail, len(data), is_mended or n_lost + n_tail > 0)
+    return Salvage(events, n_lost, tail, is_mended or n_lost > 0)
 
 
 def cleaned(data: bytes) -> bytes:
-    """Replace bad UTF-8, raw nan and inf (by null), control characters and stray backslashes."""
+    """Replace bad UTF-8, raw nan and inf (by null), control characters, stray backslashes, halves.
+
+    Halves are surrogates without their other half; a line break inside a string becomes a space.
+    """
     text = data.decode("utf-8", errors="replace").encode()
-    return _BACKSLASH.sub(rb"\\\\", _CONTROL.sub(b" ", _NOT_A_NUMBER.sub(b"null", text)))
+    text = _NOT_A_NUMBER.sub(rb"\1null", text)
+    text = _BACKSLASH.sub(rb"\1\\\\", _CONTROL.sub(b" ", text))
+    if b"\\ud" in text or b"\\uD" in text:
+        text = _SURROGATE.sub(lambda m: m[1] + (m[2] or rb"\ufffd"), text)
+    return text
 
 
 def list_end(text: bytes) -> int | None:
     """Where the list of events ends: just after the last event's brace; None if it does not.
 
-    A `}` before `]` also ends lists inside what follows the events, so each candidate is checked:
-    the rest must close the file's object (or be nothing, for a bare list).
+    Undamaged events are parsed to the end of the list. Otherwise each place that may be it is
+    checked: the rest must close the file's object (or be nothing, for a bare list).
     """
+    try:
+        _, end = json.JSONDecoder(strict=False).raw_decode("[" + text.decode("latin-1"))
+        return len(text[: end - 2].rstrip())
+    except (ValueError, RecursionError):
+        pass
+    loose = None
     for match in _LIST_END.finditer(text):
-        rest = text[match.end() :].lstrip(b"] \t\r\n")
-        if not rest:
+        if text.find(b'"ph"', match.end(), match.end() + 4096) >= 0:
+            continue
+        after = text[match.end() :].lstrip()[1:].strip(b"] \t\r\n")
+        if after in (b"", b"}") or _is_rest(after):
             return match.end()
-        after = text[match.end() :].lstrip()[1:]
-        if _closes(after):
-            return match.end()
-    return None
+        if loose is None and after.endswith(b"}") and re.match(rb',\s*"[A-Za-z]', after):
+            loose = match.end()
+    return loose
 
 
-def _closes(after: bytes) -> bool:
-    """Whether `, "key": value … }` is the rest of an object, tolerating metadata that is not JSON."""
-    body = after.strip()
-    if body == b"}":
-        return True
-    if not body.startswith(b",") or b'"ph"' in body[:4096]:
+@dataclass(frozen=True, slots=True)
+class _Event(Generic[T]):
+    """What one piece held (None if it is lost), where the next begins, whether it was mended."""
+
+    found: list[T] | None
+    end: int
+    is_mended: bool = False
+
+
+def _event(
+    data: bytes, text: str, start: int, end: int, decode: Callable[[bytes], list[T]]
+) -> _Event[T]:
+    """The event that starts at `start` and, if no seam lies inside it, ends before `end`."""
+    piece = data[start:end]
+    found = _decoded(piece, decode)
+    if found is not None:
+        return _Event(found, end)
+    try:
+        _, own_end = json.JSONDecoder(strict=False).raw_decode(text, start)
+    except (ValueError, RecursionError):
+        own_end = end
+    if own_end > end:
+        found = _decoded(data[start:own_end], decode)
+        if found is not None:
+            return _Event(found, own_end)
+    found = _decoded(_without_breaks(cleaned(piece)), decode)
+    if found is None:
+        found = _coerced(piece, decode)
+    return _Event(found, end, is_mended=True)
+
+
+def _decoded(piece: bytes, decode: Callable[[bytes], list[T]]) -> list[T] | None:
+    try:
+        return decode(_listed(piece))
+    except BROKEN:
+        return None
+
+
+def _coerced(piece: bytes, decode: Callable[[bytes], list[T]]) -> list[T] | None:
+    """An event that is JSON but whose fields have other types: texts as text, no arguments."""
+    try:
+        events = json.loads(_listed(cleaned(piece)), strict=False)
+        return decode(json.dumps([_with_types(event) for event in events]).encode())
+    except (*BROKEN, ValueError):
+        return None
+
+
+def _with_types(event: Any) -> Any:
+    if not isinstance(event, dict):
+        return event
+    typed = {
+        key: str(value) if key in _TEXTS else value
+        for key, value in event.items()
+        if value is not None
+    }
+    if not isinstance(typed.get("args", {}), dict):
+        del typed["args"]
+    return typed
+
+
+def _listed(events: bytes) -> bytes:
+    return b"[" + events.rstrip(b", \t\r\n") + b"]"
+
+
+def _without_breaks(piece: bytes) -> bytes:
+    """Line breaks and tabs inside strings as spaces."""
+    return _IN_STRING.sub(lambda match: _LINE_BREAK.sub(b" ", match[0]), piece)
+
+
+def _is_rest(after: bytes) -> bool:
+    """Whether `, "key": value … }` is the rest of an object."""
+    if not after.startswith(b","):
         return False
     try:
-        json.loads(cleaned(b"{" + body[1:]), strict=False)
-    except ValueError:
-        return body.endswith(b"}") and re.match(rb',\s*"[A-Za-z]', body) is not None
+        json.loads(cleaned(b"{" + after[1:]), strict=False)
+    except (ValueError, RecursionError):
+        return False
     return True
-
-
-def _one(piece: bytes, decode: Callable[[bytes], list[T]]) -> list[T] | None:
-    try:
-        return decode(b"[" + piece + b"]")
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        pass
-    try:
-        return decode(b"[" + cleaned(piece) + b"]")
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from isal import igzip_lib, isal_zlib
 
@@ -16,6 +16,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 MAX_RATIO = 200
 """An archive may unpack to at most this many times its size: more is a decompression bomb."""
 MIN_BOMB_BYTES = 1 << 30
+MAX_EMPTY_MEMBERS = 1000
 
 
 @dataclass(slots=True)
@@ -66,16 +67,16 @@ def tail(path: Path, n_bytes: int) -> bytes:
     return last
 
 
-def _unpacked(file: object, first: bytes, packed_bytes: int, cut: Cut) -> Iterator[bytes]:
+def _unpacked(file: BinaryIO, first: bytes, packed_bytes: int, cut: Cut) -> Iterator[bytes]:
     """Unpack one or more gzip members. Reads through a bounded window, whatever the ratio."""
     limit_bytes = max(MIN_BOMB_BYTES, MAX_RATIO * packed_bytes)
-    unpacked_bytes = 0
+    unpacked_bytes = n_empty = 0
     member = isal_zlib.decompressobj(wbits=31)
     packed = first
     while packed:
         try:
             data = member.decompress(packed, PIECE_BYTES)
-        except igzip_lib.IsalError as error:
+        except igzip_lib.IsalError as error:  # type: ignore[misc] # its stub calls it a value
             cut.why = f"gzip stream is corrupt: {error}"
             return
         unpacked_bytes += len(data)
@@ -85,11 +86,15 @@ def _unpacked(file: object, first: bytes, packed_bytes: int, cut: Cut) -> Iterat
         if data:
             yield data
         if member.eof:
-            packed = member.unused_data or file.read(PIECE_BYTES)  # type: ignore[attr-defined]
+            n_empty = 0 if data else n_empty + 1
+            if n_empty > MAX_EMPTY_MEMBERS:
+                cut.why = "gzip stream holds nothing but empty parts"
+                return
+            packed = member.unused_data or file.read(PIECE_BYTES)
             packed = packed.lstrip(b"\0")
             if packed:
                 member = isal_zlib.decompressobj(wbits=31)
         else:
-            packed = member.unconsumed_tail or file.read(PIECE_BYTES)  # type: ignore[attr-defined]
+            packed = member.unconsumed_tail or file.read(PIECE_BYTES)
     if not member.eof:
         cut.why = "gzip stream ends early"

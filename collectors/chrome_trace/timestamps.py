@@ -16,19 +16,26 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+MAX_US = 1 << 52
+"""142 years: in ns, the sum of two such times still fits Int64. What is larger is no time."""
+
+
 def ns(values: Sequence[object]) -> pl.Series:
-    """Nanoseconds (Int64) of µs given as numbers or as digits; null where there is no number."""
+    """Nanoseconds (Int64) of µs given as numbers or as digits; null where there is no such time."""
     if any(isinstance(value, str) for value in values):
         return pl.Series([digits_ns(value) for value in values], dtype=pl.Int64)
     us = pl.Series(values, dtype=pl.Float64, strict=False)
-    whole = us.floor().cast(pl.Int64, strict=False)
-    return whole * 1000 + ((us - us.floor()) * 1000).round().cast(pl.Int64, strict=False)
+    us = us.set(~us.is_between(-MAX_US, MAX_US), None)
+    whole = us.floor().cast(pl.Int64)
+    return whole * 1000 + ((us - us.floor()) * 1000).round().cast(pl.Int64)
 
 
 def digits_ns(value: object) -> int | None:
     """Nanoseconds of one µs value read from its decimal digits, halves to even."""
     try:
         us = Decimal(str(value).strip('" '))
-        return int((us * 1000).to_integral_value(ROUND_HALF_EVEN)) if us.is_finite() else None
     except (InvalidOperation, ValueError):
         return None
+    if not us.is_finite() or abs(us) > MAX_US:
+        return None
+    return int((us * 1000).to_integral_value(ROUND_HALF_EVEN))

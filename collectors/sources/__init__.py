@@ -1,1 +1,1 @@
-"""Finding what to read: files in folders, globs, lists and archives, and the runs they belong to."""
+"""Finding what to read: files in folders, globs, lists and archives, and the runs they form."""

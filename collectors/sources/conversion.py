@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import time
+import traceback
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.collectors import Collector, Options, RankFile
@@ -23,6 +26,7 @@ from tracekit.store import (
     capture_path,
     is_run,
     open_run,
+    rank_path,
     read_json,
     remove_run,
     tracekit_version,
@@ -31,12 +35,12 @@ from tracekit.store import (
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
-    from pathlib import Path
 
     from tracekit.collectors.sources.inventory import FoundRun, Inventory
 
 log = logging.getLogger(__name__)
 
+MANIFEST_EVERY_S = 2.0
 Converted = Callable[[Capture], None]
 """Told about each rank when its tables are written."""
 
@@ -51,34 +55,78 @@ def convert_run(
     is_redacted: bool = False,
     on_done: Converted | None = None,
 ) -> Run:
-    """Convert the files of a run into `folder`; ranks that are already there and unchanged are kept.
+    """Convert the files of a run into `folder`; ranks that are there and unchanged are kept.
 
     A rank whose file cannot be read is left out and named in the manifest; the others are not lost.
+    The manifest is written from the first rank on, so that a conversion cut off leaves a run.
 
     Raises:
         InputError: no rank could be converted.
     """
     epoch_ns = found.started_ns or 0
     options = Options(epoch_ns=epoch_ns, is_redacted=is_redacted)
-    if is_run(folder) and not _fits(open_run_or_none(folder), found, options):
+    earlier = open_run_or_none(folder)
+    if is_run(folder) and not _fits(earlier, found, options):
         remove_run(folder)
+        earlier = None
     folder.mkdir(parents=True, exist_ok=True)
     task = partial(_converted, found.collector, folder, options)
+    so_far = _SoFar(n_written=len(earlier.ranks) if earlier else 0)
+
+    def manifest() -> Manifest:
+        return _manifest(found, beside, so_far, source, options)
 
     def tell(_file: RankFile, outcome: Capture | TracekitError) -> None:
+        so_far.add(outcome)
+        if so_far.is_due():
+            write_json(folder / MANIFEST, manifest())
         if on_done is not None and isinstance(outcome, Capture):
             on_done(outcome)
 
-    outcomes = map_ranks(
-        task, found.files, executor=executor, on_done=tell, name=lambda file: f"rank {file.rank}"
-    )
-    captures = tuple(outcome for outcome in outcomes if isinstance(outcome, Capture))
-    failures = [outcome for outcome in outcomes if isinstance(outcome, TracekitError)]
-    if not captures:
-        raise failures[0] if len(failures) == 1 else _all_failed(failures)
-    manifest = _manifest(found, beside, captures, failures, source, options)
-    write_json(folder / MANIFEST, manifest)
-    return Run(folder, manifest)
+    try:
+        map_ranks(
+            task,
+            found.files,
+            executor=executor,
+            on_done=tell,
+            name=lambda file: f"rank {file.rank}",
+        )
+    finally:
+        if len(so_far.captures) > so_far.n_written:
+            write_json(folder / MANIFEST, manifest())
+    if not so_far.captures:
+        remove_run(folder)
+        if not any(folder.iterdir()):
+            folder.rmdir()
+        raise so_far.failures[0] if len(so_far.failures) == 1 else _all_failed(so_far.failures)
+    write_json(folder / MANIFEST, manifest())
+    return Run(folder, manifest())
+
+
+@dataclass(slots=True)
+class _SoFar:
+    """What has been converted, and how much of it the manifest on disk says."""
+
+    n_written: int
+    captures: list[Capture] = field(default_factory=list)
+    failures: list[TracekitError] = field(default_factory=list)
+    written_s: float = -MANIFEST_EVERY_S
+
+    def add(self, outcome: Capture | TracekitError) -> None:
+        """Count one file in."""
+        if isinstance(outcome, Capture):
+            self.captures.append(outcome)
+        else:
+            self.failures.append(outcome)
+
+    def is_due(self) -> bool:
+        """Whether the manifest is to be written now: it says less, and some time has passed."""
+        if len(self.captures) <= self.n_written:
+            return False
+        if time.monotonic() - self.written_s < MANIFEST_EVERY_S:
+            return False
+        self.n_written, self.written_s = len(self.captures), time.monotonic()
+        return True
 
 
 def open_run_or_none(folder: Path) -> Run | None:
@@ -102,18 +150,38 @@ def _fits(run: Run | None, found: FoundRun, options: Options) -> bool:
 def _converted(
     collector: Collector, folder: Path, options: Options, file: RankFile
 ) -> Capture | TracekitError:
-    """Convert one rank, unless its tables are there already. Errors of the file come back as values."""
-    kept = _kept(folder, options, file)
-    if kept is not None:
-        return kept
+    """Convert one rank, unless its tables are there already. Faults of a file come back as values.
+
+    So does what no one foresaw: one odd file among hundreds must not cost the others.
+    """
     try:
+        kept = _kept(folder, options, file)
+        if kept is not None:
+            return kept
+        capture_path(folder, file.rank).unlink(missing_ok=True)  # its tables are about to change
         capture = collector.convert(file, folder, options)
+        if options.is_redacted:
+            capture = redaction.redacted_capture(capture)
+        write_json(capture_path(folder, file.rank), capture)
     except TracekitError as error:
         return error
-    if options.is_redacted:
-        capture = redaction.redacted_capture(capture)
-    write_json(capture_path(folder, file.rank), capture)
+    except OSError as error:
+        at = error.filename or file.path
+        return InputError(f"{file.path}: {at}: {error.strerror or error}")
+    except Exception as error:
+        log.debug("where it was raised", exc_info=True)
+        return InputError(
+            f"{file.path}: cannot be converted: {_described(error)}",
+            hint="This is a fault of tracekit: report it with the file, or a part of it.",
+        )
     return capture
+
+
+def _described(error: Exception) -> str:
+    """Kind, place and first line of an error."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    line = str(error).partition("\n")[0][:200]
+    return f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}: {line}"
 
 
 def _kept(folder: Path, options: Options, file: RankFile) -> Capture | None:
@@ -127,21 +195,23 @@ def _kept(folder: Path, options: Options, file: RankFile) -> Capture | None:
     stat = file.path.stat()
     shown = redaction.alias_path(str(file.path)) if options.is_redacted else str(file.path)
     identity = SourceIdentity(path=shown, size_bytes=stat.st_size, modified_ns=stat.st_mtime_ns)
-    same = capture.source == identity and capture.epoch_ns == options.epoch_ns
-    return capture if same and capture.code == _code(capture.collector) else None
+    is_same = capture.source == identity and capture.epoch_ns == options.epoch_ns
+    has_tables = all(rank_path(folder, table, file.rank).is_file() for table in capture.n_rows)
+    is_kept = is_same and has_tables and capture.rank == file.rank
+    return capture if is_kept and capture.code == _code(capture.collector) else None
 
 
 def _code(collector_id: str) -> str:
     from tracekit.collectors import collectors  # noqa: PLC0415 - a worker finds only what it needs
 
-    return collectors()[collector_id].code()
+    collector = collectors().get(collector_id)
+    return collector.code() if collector else ""
 
 
 def _manifest(
     found: FoundRun,
     beside: Inventory,
-    captures: tuple[Capture, ...],
-    failures: list[TracekitError],
+    so_far: _SoFar,
     source: str,
     options: Options,
 ) -> Manifest:
@@ -150,9 +220,12 @@ def _manifest(
         for run in beside.runs
         if run.name != found.name
     ]
-    others += [f"not converted: {failure.message}" for failure in failures]
+    others += [f"not converted: {failure.message}" for failure in so_far.failures]
     others += beside.left_out
-    captures = tuple(sorted(captures, key=lambda capture: capture.rank))
+    n_open = len(found.files) - len(so_far.captures) - len(so_far.failures)
+    if n_open:
+        others.insert(0, f"cut off with {n_open} ranks to go: tracekit convert goes on with them")
+    captures = sorted(so_far.captures, key=lambda capture: capture.rank)
     ranks = {capture.rank for capture in captures}
     hide = redaction.alias_path if options.is_redacted else str
     if options.is_redacted:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|worker)[-_. ]?0*(\d+)", re.IGNORECASE)
+_SIDECAR = ".tracekit.json"
+MAX_DIGITS = 6
+"""No job has a million ranks."""
+_Key = tuple[str, str | None, int | None]
+"""Collector, what tells runs apart, and the number of ranks."""
 RANK_FROM_EXAMPLE = r"--rank-from 'trace_(\d+)\.json'"
 
 
@@ -57,7 +62,7 @@ class FoundRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """What lies behind the sources: runs, most ranks first, and what was left out, with the reason."""
+    """What lies behind the sources: runs, most ranks first; what was left out, with the reason."""
 
     runs: tuple[FoundRun, ...]
     left_out: tuple[str, ...]
@@ -88,14 +93,18 @@ def inventory(
     """
     pattern = _pattern(rank_from)
     candidates: list[Candidate] = []
-    left_out: list[str] = []
-    files = expanded(sources, unpacked)
+    files, notes = expanded(sources, unpacked)
+    left_out = list(notes)
     for path in files:
-        collector = sniffed(path)
+        collector = sniffed(path) if path.is_file() else None
         if collector is None:
-            left_out.append(f"{path}: {why_no_trace(path)}")
+            if not path.name.endswith(_SIDECAR):
+                left_out.append(f"{path}: {why_no_trace(path)}")
             continue
-        candidates.append(_candidate(path, collector, pattern))
+        try:
+            candidates.append(_candidate(path, collector, pattern))
+        except OSError as error:
+            left_out.append(f"{path}: cannot be read: {error.strerror}")
     if not candidates:
         raise InputError(_nothing(sources, left_out), hint=_nothing_hint(left_out))
     unique, copies = _without_copies(candidates)
@@ -130,43 +139,51 @@ def _candidate(path: Path, collector: Collector, pattern: re.Pattern[str] | None
     sidecar = _sidecar(path)
     named = pattern.search(str(path)) if pattern else None
     guess = _RANK_IN_NAME.search(path.name) or _RANK_IN_NAME.search(path.parent.name)
-    for rank, source in (
-        (peek.rank, "distributedInfo"),
-        (sidecar.get("rank"), "sidecar"),
-        (named.group(1) if named else None, "--rank-from"),
-        (guess.group(1) if guess and not pattern else None, "file name"),
-        (None, "not known"),
-    ):
-        if rank is not None and str(rank).isdigit():
-            break
-    world_size = peek.world_size or sidecar.get("world_size")
+    stated = {
+        "distributedInfo": peek.rank,
+        "sidecar": sidecar.get("rank"),
+        "--rank-from": named.group(1) if named else None,
+        "file name": guess.group(1) if guess and not pattern else None,
+    }
+    numbers = {source: _count(rank) for source, rank in stated.items()}
+    known = [(rank, source) for source, rank in numbers.items() if rank is not None]
+    rank, rank_source = known[0] if known else (None, "not known")
+    host = sidecar.get("host")
     return Candidate(
         path=path,
         collector=collector,
         peek=peek,
-        rank=int(rank) if rank is not None and str(rank).isdigit() else None,
-        rank_source=source,
-        world_size=world_size if isinstance(world_size, int) and world_size > 0 else None,
-        host=sidecar.get("host") if isinstance(sidecar.get("host"), str) else None,
+        rank=rank,
+        rank_source=rank_source,
+        world_size=peek.world_size or _count(sidecar.get("world_size")) or None,
+        host=host if isinstance(host, str) else None,
     )
+
+
+def _count(value: object) -> int | None:
+    """A rank or a number of ranks; None for anything else."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else None
 
 
 def _sidecar(path: Path) -> dict[str, object]:
     """Facts that a collector of ours left beside the trace: NAME.tracekit.json."""
     stem = re.sub(r"\.json(\.gz)?$", "", path.name)
-    beside = path.with_name(f"{stem}.tracekit.json")
     try:
-        facts = json.loads(beside.read_bytes())
-    except (OSError, ValueError):
+        facts = json.loads(path.with_name(f"{stem}{_SIDECAR}").read_bytes())
+    except (OSError, ValueError, RecursionError):
         return {}
     return facts if isinstance(facts, dict) else {}
 
 
 def _without_copies(candidates: list[Candidate]) -> tuple[list[Candidate], list[str]]:
-    """Drop files that repeat another one (the same trace packed and unpacked, or copied)."""
+    """Drop files that repeat another one (the same trace packed and unpacked, or copied).
+
+    A leftover `.tmp` is the copy, since it is cut.
+    """
     kept: dict[tuple[str, int | None], Candidate] = {}
     notes = []
-    for candidate in candidates:
+    for candidate in sorted(candidates, key=lambda candidate: candidate.path.suffix == ".tmp"):
         key = (candidate.peek.digest, candidate.rank)
         if key in kept:
             notes.append(f"{candidate.path}: a duplicate of {kept[key].path}")
@@ -192,12 +209,25 @@ def _ranked(candidates: list[Candidate]) -> tuple[list[Candidate], list[str]]:
 
 
 def _by_key(candidates: list[Candidate]) -> list[list[Candidate]]:
-    """Groups of files that say they belong to one run, or do not say they belong to different ones."""
-    groups: dict[tuple[object, ...], list[Candidate]] = defaultdict(list)
+    """Groups of files that say they belong to one run, or do not say that they do not.
+
+    A file that leaves out what others say (a cut one has lost its end) joins the one group it fits.
+    """
+    groups: dict[_Key, list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         key = (candidate.collector.id, candidate.peek.run_key, candidate.world_size)
         groups[key].append(candidate)
+    for key in sorted(groups, key=lambda key: (key[1] is None) + (key[2] is None)):
+        fitting = [other for other in groups if other != key and _says_no_less(other, key)]
+        if len(fitting) == 1:
+            groups[fitting[0]] += groups.pop(key)
     return list(groups.values())
+
+
+def _says_no_less(key: _Key, other: _Key) -> bool:
+    return key[0] == other[0] and all(
+        of_other in (None, own) for own, of_other in zip(key[1:], other[1:], strict=True)
+    )
 
 
 def _split(group: list[Candidate]) -> list[FoundRun]:

@@ -15,6 +15,9 @@ from tracekit.errors import TracekitError
 if TYPE_CHECKING:
     from pathlib import Path
 
+INTERRUPTED = 130
+"""What a shell gives a command that Ctrl-C ended."""
+
 log = logging.getLogger(__name__)
 
 
@@ -61,6 +64,19 @@ class LazyGroup(click.Group):
                 click.echo(f"Hint: {error.hint}", err=True)
             log.debug("where it was raised", exc_info=True)
             ctx.exit(error.exit_code)
+        except BrokenPipeError:
+            raise  # who reads has had enough: click ends without a word
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            click.echo(f"Error: {where}{error.strerror or error}", err=True)
+            log.debug("where it was raised", exc_info=True)
+            ctx.exit(TracekitError.exit_code)
+        except MemoryError:
+            click.echo("Error: the memory is not enough\nHint: --engine local:1", err=True)
+            ctx.exit(TracekitError.exit_code)
+        except KeyboardInterrupt:
+            click.echo("Interrupted: the same command goes on where it stopped", err=True)
+            ctx.exit(INTERRUPTED)
 
     def _summary(self, name: str) -> str:
         source = (self._folder / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8")

@@ -16,12 +16,17 @@ def output_folder(paths: Sequence[str], output: Path | None) -> Path:
     """The folder to write to: `--output`, else ./tracekit-NAME, never inside a source.
 
     Raises:
-        UsageError: `--output` lies inside a source.
+        UsageError: `--output` lies inside a source, or there is no place outside of it.
     """
     sources = [Path(path).resolve() for path in paths if Path(path).is_dir()]
     if output is None:
         folder = Path.cwd() / f"tracekit-{_name(paths[0])}"
         while any(folder.is_relative_to(source) for source in sources):
+            if folder.parent == folder.parent.parent:
+                raise UsageError(
+                    f"{paths[0]}: no folder lies outside of it",
+                    hint="Say where to write: --output DIR",
+                )
             folder = folder.parent.parent / folder.name  # beside the source, not in it
         return folder
     inside = next((s for s in sources if output.resolve().is_relative_to(s)), None)
@@ -33,17 +38,17 @@ def output_folder(paths: Sequence[str], output: Path | None) -> Path:
     return output
 
 
-def run_folder(folder: Path) -> Path:
-    """The run folder inside an output folder.
+def free_for_run(run: Path) -> Path:
+    """The folder, if a run can be written there.
 
     Raises:
         UsageError: something else stands there that tracekit did not write.
     """
-    run = folder / "run"
-    is_ours = not run.exists() or (run / "manifest.json").exists() or (run / "captures").exists()
-    if run.is_dir() and not is_ours and any(run.iterdir()):
+    from tracekit.store import is_free  # noqa: PLC0415 - loads Polars
+
+    if not is_free(run):
         raise UsageError(
-            f"{run}: is not a run of tracekit and not empty", hint="Choose another --output."
+            f"{run}: is not a run of tracekit and not empty", hint="Choose another folder."
         )
     return run
 
@@ -77,12 +82,15 @@ def ranks(text: str | None) -> tuple[int, ...] | None:
         match = re.fullmatch(r"\s*(\d{1,7})(?:-(\d{1,7}))?\s*", part)
         if match is None:
             raise UsageError(f"--ranks {text}: {part!r} is no rank", hint="As in --ranks 0,3,8-15")
-        found |= dict.fromkeys(range(int(match[1]), int(match[2] or match[1]) + 1))
+        numbers = range(int(match[1]), int(match[2] or match[1]) + 1)
+        if not numbers:
+            raise UsageError(f"--ranks {text}: {part!r} is empty", hint="As in --ranks 0,3,8-15")
+        found |= dict.fromkeys(numbers)
     return tuple(found)
 
 
 def _name(path: str) -> str:
-    """What a source is called: the folder or file without its endings, or the folder of a pattern."""
+    """What a source is called: folder or file without its endings, or the folder of a pattern."""
     fixed = re.split(r"[*?\[]", path)[0] if not Path(path).exists() else path
     place = Path(fixed or ".").resolve()
     name = re.sub(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli._progress import progress_bar
+from tracekit.cli._progress import Advance, progress_bar
 from tracekit.findings import Result, write_result
 
 if TYPE_CHECKING:
@@ -56,10 +56,11 @@ def analyze_with_progress(
 class Seen:
     """Turns what conversion and analysis report into a bar over ranks, with bytes and events."""
 
-    def __init__(self, advance: object) -> None:
+    def __init__(self, advance: Advance) -> None:
         """Start before anything is known."""
         self._advance = advance
         self._n_ranks = 1
+        self._n_converted = self._n_bytes = self._n_events = 0
 
     def found(self, n_ranks: int) -> None:
         """So many ranks will be converted, then analysed."""
@@ -67,15 +68,24 @@ class Seen:
 
     def capture(self, capture: Capture) -> None:
         """One rank was converted."""
-        size_mb = capture.n_bytes / 1e6
-        self._step(f"rank {capture.rank}: {size_mb:,.0f} MB, {capture.n_events:,} events")
+        self._n_converted += 1
+        self._n_bytes += capture.n_bytes
+        self._n_events += capture.n_events
+        self._step(
+            f"rank {capture.rank}: {_size(capture.n_bytes, capture.n_events)}; "
+            f"{self._n_converted} of {self._n_ranks} ranks: {_size(self._n_bytes, self._n_events)}"
+        )
 
     def rank(self, rank: int) -> None:
         """One rank was analysed."""
         self._step(f"rank {rank}: analysed")
 
     def _step(self, note: str) -> None:
-        self._advance(0.5 / self._n_ranks, note)  # type: ignore[operator]
+        self._advance(0.5 / self._n_ranks, note)
+
+
+def _size(n_bytes: int, n_events: int) -> str:
+    return f"{n_bytes / 1e6:,.1f} MB, {n_events:,} events"
 
 
 def write_all(result: Result, folder: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from tracekit.cli._options import Options, pass_options
-from tracekit.cli._paths import output_folder, ranks, run_folder, steps
+from tracekit.cli._paths import free_for_run, output_folder, ranks, steps
 from tracekit.cli._pipeline import analyze_with_progress, show, write_all
 from tracekit.findings import Result, Severity, Status, encoded_result
 
@@ -54,7 +54,7 @@ def command(
     result = analyze_with_progress(
         options,
         paths,
-        run_folder(folder),
+        free_for_run(folder / "run"),
         steps=steps(steps_text),
         ranks=ranks(ranks_text),
         run=run_name,

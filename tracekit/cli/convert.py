@@ -26,9 +26,10 @@ def command(
     source are listed in docs/collectors.md.
     """
     from tracekit import api  # noqa: PLC0415 - loads Polars
-    from tracekit.cli._paths import output_folder  # noqa: PLC0415
+    from tracekit.cli._paths import free_for_run, output_folder  # noqa: PLC0415
 
     output_folder([source], run)  # refuses a run inside its source
+    free_for_run(run)
     with progress_bar(options, "Converting", total=0.5) as advance:
         seen = Seen(advance)
         made = api.convert(

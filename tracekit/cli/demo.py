@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tracekit.cli._options import Options, pass_options
-from tracekit.cli._paths import run_folder
+from tracekit.cli._paths import free_for_run
 from tracekit.cli._pipeline import analyze_with_progress, show, write_all
 
 
@@ -24,6 +24,6 @@ def command(options: Options, /, output: Path | None) -> None:
 
     folder = output or Path.cwd() / "tracekit-demo"
     with demo_traces() as traces:
-        result = analyze_with_progress(options, [str(traces)], run_folder(folder))
+        result = analyze_with_progress(options, [str(traces)], free_for_run(folder / "run"))
     write_all(result, folder)
     show(options, result, folder)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tracekit.cli._options import Options, pass_options
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
 
 
 @click.command(epilog="Example: tracekit info traces/")
@@ -51,16 +55,14 @@ def _show_traces(options: Options, path: str, rank_from: str | None) -> None:
         sample = replace(first, files=first.files[:1])
         click.echo(f"\nAs recorded on rank {sample.files[0].rank} of {first.name}:")
         with open_engine(options.engine, n_tasks=1) as executor:
-            run = convert_run(sample, listed, Path(temporary), executor, source=path)
-        _show_run(run, n_ranks=len(first.files))
+            made = convert_run(sample, listed, Path(temporary) / "run", executor, source=path)
+        _show_run(made, n_ranks=len(first.files))
 
 
-def _show_run(run: object, n_ranks: int | None = None) -> None:
+def _show_run(run: Run, n_ranks: int | None = None) -> None:
     from tracekit.detectors import detectors  # noqa: PLC0415
     from tracekit.schema import TABLES  # noqa: PLC0415
-    from tracekit.store import Run  # noqa: PLC0415
 
-    assert isinstance(run, Run)
     if n_ranks is None:
         manifest = run.manifest
         click.echo(f"Run {manifest.name}: {len(run.ranks)} of {manifest.world_size} ranks")

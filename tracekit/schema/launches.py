@@ -28,7 +28,8 @@ LAUNCHES = Table(
             "role",
             TEXT,
             "",
-            "launch, graph-launch, copy, sync, stream-wait, event-record, allocation, module-load, other",
+            "launch, graph-launch, copy, sync, stream-wait, event-record, allocation, module-load "
+            "or other",
         ),
     ),
 )

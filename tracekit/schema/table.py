@@ -1,4 +1,4 @@
-"""What a stored or derived table is: a name, a title and typed columns whose names end in their unit."""
+"""What a table is: a name, a title and typed columns whose names end in their unit."""
 
 from __future__ import annotations
 
