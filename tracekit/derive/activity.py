@@ -1,7 +1,8 @@
 """What runs on each device of a rank, with the call that launched it.
 
 Without any device event the training thread stands for the device: its top-level operators are
-compute, `gloo:*` is communication, and a `c10d::*` call on it is a launch, not work.
+compute, `gloo:*` is communication, and a `c10d::*` call on it is a launch, not work. What feeds the
+step or saves it (input pipeline, checkpoint, garbage collection) is no compute either.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from tracekit.derive.host_kinds import NO_WORK, class_of
+from tracekit.derive.intervals import covered_ns
 from tracekit.derive.kernel_kinds import COMMUNICATION
 
 if TYPE_CHECKING:
@@ -50,7 +53,7 @@ def activity(run: Run, rank: int) -> pl.LazyFrame:
 
 
 def training_thread(run: Run, rank: int) -> int | None:
-    """The thread with the step marks, else the one with most operator time; None without operators."""
+    """The thread with the step marks, else the one busiest with operators; None without any."""
     marked = (
         run.scan("annotations", rank)
         .filter(pl.col("name").str.starts_with("ProfilerStep") & pl.col("thread").is_not_null())
@@ -131,22 +134,16 @@ def _on_devices(run: Run, rank: int) -> pl.LazyFrame:
 
 def _on_thread(run: Run, rank: int) -> pl.LazyFrame:
     thread = training_thread(run, rank)
-    end = pl.col("start_ns") + pl.col("dur_ns")
     place = {
         "device": pl.lit(HOST_DEVICE, dtype=pl.Int64),
         "start_ns": pl.col("start_ns"),
-        "end_ns": end,
+        "end_ns": pl.col("start_ns") + pl.col("dur_ns"),
         "name": pl.col("name"),
         "correlation": pl.lit(None, dtype=pl.Int64),
         "launch_start_ns": pl.col("start_ns"),
         "launch_end_ns": pl.col("start_ns"),
     }
-    operators = top_level(
-        run.scan("cpu_ops", rank).filter(
-            (pl.col("thread") == pl.lit(thread, dtype=pl.Int64))
-            & ~pl.col("name").str.starts_with("c10d::")
-        )
-    ).with_columns(
+    operators = _working(run, rank, thread).with_columns(
         **place,
         **{"class": pl.lit(COMPUTE)},
         kind=pl.lit("operator"),
@@ -166,3 +163,23 @@ def _on_thread(run: Run, rank: int) -> pl.LazyFrame:
     return pl.concat([operators.select(COLUMNS), gloo.select(COLUMNS)]).sort(
         "device", "start_ns", "end_ns", "stream"
     )
+
+
+def _working(run: Run, rank: int, thread: int | None) -> pl.LazyFrame:
+    """Top-level operators of the training thread that compute, none that feeds the step."""
+    on_thread = pl.col("thread") == pl.lit(thread, dtype=pl.Int64)
+    is_no_work = class_of().is_in(NO_WORK).fill_null(value=False)
+    no_work = pl.concat(
+        [
+            run.scan(table, rank)
+            .filter(on_thread & is_no_work)
+            .select("thread", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+            for table in ("cpu_ops", "annotations")
+        ]
+    ).collect()
+    is_launch = pl.col("name").str.starts_with("c10d::")
+    operators = top_level(
+        run.scan("cpu_ops", rank).filter(on_thread & ~is_launch & ~is_no_work)
+    ).collect()
+    first_ns = operators.with_columns(end_ns=pl.col("start_ns") + 1)
+    return operators.filter(covered_ns(first_ns, no_work, "thread") == 0).lazy()

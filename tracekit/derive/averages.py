@@ -1,12 +1,13 @@
 """Which steps enter the averages, and the mean step of each rank and device.
 
-Complete windows other than the capture's first, when at least two remain on every device; else all
-complete ones; else the cut one. Steps that every rank has whole are used, so that ranks compare.
+Complete windows other than the capture's first, when at least two remain; else all complete ones;
+else the cut one. Only steps that every rank has are used, so that ranks compare: a rank without
+step marks among ranks with marks, and a device that hardly ran, are left out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tracekit.store import Run
 
 MIN_STEPS = 2
+MIN_DEVICE_SHARE = 0.02
 MEASURES = ("dur_ns", *PARTS, *SPLITS, "compute_ns", "communication_ns")
 
 
@@ -41,11 +43,22 @@ class Averages:
 
 
 def breakdowns(run: Run) -> pl.DataFrame:
-    """The breakdown of all ranks with a leading `rank` and `is_averaged`, sorted by rank, device, start."""
+    """The breakdown of all ranks with `rank` and `is_averaged`, sorted by rank, device, start."""
     rows = cached(run, BREAKDOWNS, lambda: _all_ranks(run)).collect()
     steps = averages(run, rows).steps
-    return rows.with_columns(
-        is_averaged=pl.col("step").is_in(list(steps)) & pl.col("step").is_not_null()
+    return (
+        rows.join(
+            _compared(rows.drop_nulls("step"), rows).with_columns(is_compared=pl.lit(value=True)),
+            on=["rank", "device"],
+            how="left",
+            validate="m:1",
+            maintain_order="left",
+        )
+        .with_columns(
+            is_averaged=pl.col("is_compared").fill_null(value=False)
+            & pl.col("step").is_in(list(steps)).fill_null(value=False)
+        )
+        .drop("is_compared")
     )
 
 
@@ -64,38 +77,77 @@ def averages(run: Run, rows: pl.DataFrame) -> Averages:
     Raises:
         UsageError: no step lies within `run.steps`.
     """
-    steps = rows.drop_nulls("step")
-    if run.steps is not None and steps.height:
-        first, end = run.steps
-        within = steps.filter(pl.col("step").is_between(first, end, closed="left"))
-        if within.is_empty():
-            there = f"{steps['step'].min()} to {steps['step'].max()}"
-            raise UsageError(
-                f"no step in {first}:{end}",
-                hint=f"The trace numbers its steps {there}; A:B leaves B out.",
-            )
-        steps = within
+    steps = _within(run.steps, rows.drop_nulls("step"))
     if steps.is_empty():
         return Averages((), "no device activity", is_comparable=False)
-    for where, why in (
-        (pl.col("is_complete") & ~pl.col("is_first"), "whole steps other than the first"),
-        (pl.col("is_complete"), "all whole steps: too few to leave the first out"),
+    places = _compared(rows.drop_nulls("step"), rows)
+    steps = steps.join(places, on=["rank", "device"], how="semi")
+    chosen = _chosen(steps, places.height)
+    unmarked = sorted(set(run.ranks) - set(places["rank"]))
+    if unmarked and len(places):
+        left_out = f"{chosen.why}; left out, no steps like the others': rank {_few(unmarked)}"
+        return replace(chosen, why=left_out)
+    return chosen
+
+
+def _within(limits: tuple[int, int] | None, steps: pl.DataFrame) -> pl.DataFrame:
+    if limits is None or steps.is_empty():
+        return steps
+    first, end = limits
+    within = steps.filter(pl.col("step").is_between(first, end, closed="left"))
+    if within.is_empty():
+        numbers = [int(step) for step in steps["step"]]
+        raise UsageError(
+            f"no step in {first}:{end}",
+            hint=f"The trace numbers its steps {min(numbers)} to {max(numbers)}; A:B leaves B out.",
+        )
+    return within
+
+
+def _chosen(steps: pl.DataFrame, n_places: int) -> Averages:
+    """The first rule of section 1 that leaves steps which all of `n_places` have."""
+    is_whole, is_later = pl.col("is_complete"), ~pl.col("is_first")
+    for where, n_least, why in (
+        (is_whole & is_later, MIN_STEPS, "whole steps other than the first"),
+        (is_whole, 1, "all whole steps: too few to leave the first out"),
     ):
-        shared = _shared(steps.filter(where), steps)
-        if len(shared) >= (MIN_STEPS if "first" in why and "other" in why else 1):
+        shared = _shared(steps.filter(where), n_places)
+        if len(shared) >= n_least:
             return Averages(shared, why, is_comparable=True)
-    shared = _shared(steps, steps)
-    is_marked = not steps["source"].is_in([WHOLE, PATTERN]).any()
-    if shared and is_marked:
+    shared = _shared(steps, n_places)
+    sources = set(steps["source"])
+    if shared and not sources & {WHOLE, PATTERN}:
         return Averages(shared, "cut steps: no whole one is in every rank", is_comparable=True)
-    if shared and steps["source"].eq(WHOLE).all():
+    if shared and sources == {WHOLE}:
         why = "no steps found: the whole trace, in which ranks may hold different work"
         return Averages(shared, why, is_comparable=False)
     return Averages(
-        tuple(sorted(steps["step"].unique().to_list())),
+        tuple(sorted(set(steps["step"]))),
         "all steps found: ranks have none in common",
         is_comparable=False,
     )
+
+
+def _compared(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """The ranks and devices that are averaged over: `rank`, `device`.
+
+    Where some ranks have marks, those without are left out; so is a device that was busy for less
+    than `MIN_DEVICE_SHARE` of what its rank's busiest was (a context on another's device, say).
+    """
+    busy = (
+        rows.filter(pl.col("step").is_null())
+        .with_columns(busy_ns=pl.col("dur_ns") - pl.col("idle_ns"))
+        .filter(pl.col("busy_ns") >= MIN_DEVICE_SHARE * pl.col("busy_ns").max().over("rank"))
+        .select("rank", "device")
+    )
+    is_marked = ~pl.col("source").is_in([WHOLE, PATTERN])
+    marked = steps.filter(is_marked).select("rank").unique()
+    places = steps.select("rank", "device").unique().join(busy, on=["rank", "device"], how="semi")
+    return places.join(marked, on="rank", how="semi") if marked.height else places
+
+
+def _few(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks[:8])) + (" …" if len(ranks) > 8 else "")
 
 
 def mean_steps(rows: pl.DataFrame) -> pl.DataFrame:
@@ -108,11 +160,7 @@ def mean_steps(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _shared(wanted: pl.DataFrame, everything: pl.DataFrame) -> tuple[int, ...]:
-    """Steps that every rank and device of `everything` has among `wanted`."""
-    places = everything.select("rank", "device").unique().height
+def _shared(wanted: pl.DataFrame, n_places: int) -> tuple[int, ...]:
+    """Steps that all ranks and devices have among `wanted`."""
     counts = wanted.group_by("step").agg(pl.struct("rank", "device").n_unique().alias("n"))
-    return tuple(sorted(counts.filter(pl.col("n") == places)["step"].to_list()))
-
-
-__all__ = ["MEASURES", "Averages", "averages", "breakdowns", "mean_steps"]
+    return tuple(sorted(counts.filter(pl.col("n") == n_places)["step"].to_list()))

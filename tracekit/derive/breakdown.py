@@ -107,7 +107,10 @@ def _pieces(events: pl.DataFrame, waited: pl.DataFrame) -> pl.DataFrame:
 
 
 def _parts(pieces: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """Sum the pieces inside each span; spans of one device do not overlap. Time no piece covers is idle."""
+    """Sum the pieces inside each span; time that no piece covers is idle.
+
+    Spans of one device do not overlap.
+    """
     cut = _cut(pieces, spans)
     has = {name: pl.col(f"n_{name}") > 0 for name in _CLASSES}
     computing, copying = has[COMPUTE], has[COPY]

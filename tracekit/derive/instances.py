@@ -1,4 +1,4 @@
-"""Which calls on different ranks are one collective: matched by identifier, sequence number or order.
+"""Which calls on different ranks are one collective: by identifier, sequence number or order.
 
 The communicator's identifier joins exactly; so does the sequence number within a group (its name
 and members). Without both, calls of one communicator pair by order, after the windows of the ranks
@@ -45,7 +45,7 @@ _MISSING = "∅"
 
 
 def instances(run: Run) -> pl.LazyFrame:
-    """All collectives of all ranks with their instance (`INSTANCES`), sorted by instance, then rank."""
+    """All collectives of all ranks (`INSTANCES`), sorted by instance, then rank."""
     return cached(run, INSTANCES, lambda: _instances(run))
 
 
@@ -75,25 +75,20 @@ def _instances(run: Run) -> pl.DataFrame:
 
 
 def _with_group(calls: pl.DataFrame) -> pl.DataFrame:
-    """Add `group_key`, `group_label` and the order of each call within its rank.
+    """Add `group_key`, `group_label` and the communicator's place among those of its rank.
 
-    A group is its name and members; point-to-point calls are keyed by the pair instead. Where
-    neither is recorded the communicator is its stream, by order of first use on the rank.
+    A group is its name and members; point-to-point calls are keyed by sender and receiver instead.
+    Where neither is recorded the communicator is its stream, by order of streams on the rank.
     """
     stream_order = pl.col("stream").fill_null(-1).rank("dense").over("rank").cast(pl.Int64)
     members = pl.col("members").list.sort()
     listed = members.cast(pl.List(pl.String)).list.join(",")
-    pair = pl.concat_list(
-        pl.coalesce("source_rank", "rank"), pl.coalesce("destination_rank", "rank")
-    ).list.sort()
-    is_pair = pl.col("operation").is_in(list(POINT_TO_POINT)) & (
-        pl.col("source_rank").is_not_null() | pl.col("destination_rank").is_not_null()
-    )
     name = pl.col("group").fill_null("")
+    sender, receiver = _ends()
     return calls.with_columns(
         communicator=pl.format("stream {}", stream_order),
-        group_key=pl.when(is_pair)
-        .then(pl.format("pair {} {}", pair.cast(pl.List(pl.String)).list.join("-"), name))
+        group_key=pl.when(sender.is_not_null() & receiver.is_not_null())
+        .then(pl.format("{} → {} {}", sender, receiver, name))
         .when(members.is_not_null())
         .then(pl.format("{} [{}]", name, listed))
         .otherwise(pl.lit(_MISSING)),
@@ -103,6 +98,20 @@ def _with_group(calls: pl.DataFrame) -> pl.DataFrame:
         .then(name)
         .otherwise(pl.lit("not recorded")),
     ).sort("rank", "start_ns", "stream", maintain_order=True)
+
+
+def _ends() -> tuple[pl.Expr, pl.Expr]:
+    """Sender and receiver of a point-to-point call: in a group of two the other member is the peer.
+
+    Null for other operations, and where the peer is not known.
+    """
+    rank, operation = pl.col("rank"), pl.col("operation")
+    members = pl.col("members")
+    other = pl.when(members.list.len() == 2).then(members.list.sum() - rank)
+    sends, receives = operation == "send", operation == "recv"
+    sender = pl.when(sends).then(rank).when(receives).then(pl.coalesce(other, "source_rank"))
+    receiver = pl.when(receives).then(rank).when(sends).then(pl.coalesce(other, "destination_rank"))
+    return sender, receiver
 
 
 def short_ranks(members: pl.Expr) -> pl.Expr:
@@ -120,7 +129,10 @@ def short_ranks(members: pl.Expr) -> pl.Expr:
 
 
 def _numbered(matched: pl.DataFrame) -> pl.DataFrame:
-    """Number instances by their first start; one call a rank and instance, others are not matched."""
+    """Number instances by their first start; what no other rank holds is not matched.
+
+    Neither are the calls of an instance that one rank seems to have made twice.
+    """
     repeated = (
         pl.col("instance_key").is_not_null() & pl.struct("instance_key", "rank").is_duplicated()
     )
@@ -128,6 +140,7 @@ def _numbered(matched: pl.DataFrame) -> pl.DataFrame:
         matched.drop_nulls("instance_key")
         .group_by("instance_key")
         .agg(pl.col("start_ns").min(), n_seen=pl.col("rank").n_unique().cast(pl.Int64))
+        .filter(pl.col("n_seen") > 1)
         .sort("start_ns", "instance_key")
         .select("instance_key", "n_seen", instance=pl.int_range(pl.len(), dtype=pl.Int64))
     )

@@ -97,3 +97,40 @@ def gaps(intervals: pl.LazyFrame, keys: Sequence[str] = ()) -> pl.LazyFrame:
         )
         .drop_nulls("end_ns")
     )
+
+
+def covered_ns(parts: pl.DataFrame, intervals: pl.DataFrame, by: str) -> pl.Series:
+    """Nanoseconds of each part that the union of the intervals covers, in the order of `parts`.
+
+    Args:
+        parts: `by`, `start_ns`, `end_ns`; a null in `by` meets no interval.
+        intervals: `by`, `start_ns`, `end_ns`; sorted or not.
+        by: column that tells timelines apart (thread, device).
+    """
+    length = pl.col("end_ns") - pl.col("start_ns")
+    spans = (
+        union(intervals.lazy().select(by, "start_ns", "end_ns"), [by])
+        .with_columns(before_ns=length.cum_sum().over(by) - length)
+        .sort("start_ns")
+        .collect()
+    )
+
+    def until(at: str) -> pl.Series:
+        found = (
+            parts.select(by, at_ns=at)
+            .with_row_index("row")
+            .sort("at_ns")
+            .join_asof(
+                spans,
+                left_on="at_ns",
+                right_on="start_ns",
+                by=by,
+                strategy="backward",
+                check_sortedness=False,
+            )
+            .sort("row")
+        )
+        inside = pl.min_horizontal("at_ns", "end_ns") - pl.col("start_ns")
+        return found.select((pl.col("before_ns") + inside).fill_null(0)).to_series()
+
+    return (until("end_ns") - until("start_ns")).alias("covered_ns")

@@ -1,4 +1,4 @@
-"""What kind of work a kernel does, from its name: the one recogniser for communication and the rest.
+"""What kind of work a kernel does, from its name: the one recogniser for communication too.
 
 The order of the rules matters: communication first (a "reduce" inside `ncclDevKernel_AllReduce` is
 no reduction), then the specific kinds, then the general ones.
@@ -13,9 +13,10 @@ COMMUNICATION = "communication"
 
 _COMMUNICATION = re.compile(
     r"""
-    nccl(?:Dev)?Kernel | ^nccl | ncclx | \brccl | msccl          # NCCL old and new, NCCLX, RCCL, MSCCL(++)
-  | deep_ep::(?!.*layout) | \bnvshmem | nvshmemi                 # DeepEP (its layout kernels compute), NVSHMEM
-  | cross_device_reduce | custom_?all_?reduce | quick_?reduce    # vLLM, SGLang, AITER custom all-reduce
+    nccl(?:Dev)?Kernel | ^nccl | ncclx | \brccl | msccl      # NCCL old and new, NCCLX, RCCL, MSCCL
+  | deep_ep::(?!.*layout) | \bnvshmem | nvshmemi             # DeepEP (its layout computes), NVSHMEM
+  | cross_device_reduce | custom_?all_?reduce | quick_?reduce  # vLLM, SGLang, AITER all-reduce
+  | reduce_scatter_cross_device | allreduce_prototype          # AITER
   | (?:one|two)_?shot_?all_?reduce | multimem_(?:all|one|two|reduce) | symm_mem
   | allreduce_fusion | trtllm_(?:mnnvl_)?all_?reduce | all_?reduce_?kernel | lamport
   | moe_?all_?to_?all | userbuffers_ | (?:hccl|xccl|oneccl|bkcl|ixccl|mccl)[:_]
@@ -113,5 +114,5 @@ def operation_of(name: str) -> str | None:
 
 
 SYNCHRONIZING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "barrier", "all_to_all"})
-"""Collectives that no member can leave before all have entered (all-to-all: without zero splits)."""
+"""Collectives that no member leaves before all have entered (all-to-all: without zero splits)."""
 POINT_TO_POINT = frozenset({"send", "recv"})

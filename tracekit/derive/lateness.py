@@ -1,8 +1,8 @@
 """Who made the others wait, collective by collective, and what that cost where nothing hid it.
 
 A rank is late in an instance if its lateness exceeds the instance's error and half of the greatest
-lateness there; a tie or anything inside the error blames nobody. The others' waiting is shared among
-the late ranks in proportion. Waiting hidden under compute costs nothing and is scaled away.
+lateness there; a tie or anything inside the error blames nobody. The others' waiting is shared
+among the late ranks in proportion to their lateness. Waiting hidden under compute costs nothing.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.averages import breakdowns
+from tracekit.derive.activity import COMPUTE, HOST_DEVICE, activity, has_device_events
 from tracekit.derive.cached import cached
+from tracekit.derive.intervals import covered_ns
 from tracekit.derive.steps import windows
 from tracekit.derive.waits import waits
 from tracekit.schema.table import F64, I64, TEXT, Column, Table
@@ -32,11 +33,10 @@ LATENESS = Table(
         Column("start_ns", I64, "ns", "when the late rank entered"),
         Column("late_ns", I64, "ns", "later than the median member"),
         Column("error_ns", I64, "ns", "error of the instance"),
-        Column("caused_ns", F64, "ns", "exposed waiting of all others that it caused"),
-        Column("victim_ns", F64, "ns", "exposed wait of the median victim"),
-        Column(
-            "gain_ns", F64, "ns", "exposed time that ends if only this rank comes with the next one"
-        ),
+        Column("n_late", I64, "", "late ranks in the instance"),
+        Column("caused_ns", F64, "ns", "its part of the exposed waiting of all others"),
+        Column("victim_ns", F64, "ns", "its part of the median victim's exposed wait"),
+        Column("next_ns", F64, "ns", "least exposed wait of the others: gone if no rank is late"),
     ),
 )
 
@@ -46,60 +46,55 @@ def late_calls(run: Run) -> pl.DataFrame:
     return cached(run, LATENESS, lambda: _late_calls(run)).collect()
 
 
+def is_late() -> pl.Expr:
+    """Whether a rank is late in an instance: beyond its error and half of the greatest lateness."""
+    late = pl.col("late_ns")
+    greatest = late.max().over("instance")
+    return ((late > pl.col("error_ns")) & (2 * late > greatest)).fill_null(value=False)
+
+
 def _late_calls(run: Run) -> pl.DataFrame:
     calls = waits(run).filter(pl.col("wait_ns").is_not_null()).collect()
     if calls.is_empty():
         return LATENESS.empty()
-    calls = calls.join(_exposed_share(run, calls), on="rank", how="left", validate="m:1")
-    exposed = pl.col("wait_ns") * pl.col("exposed_share")
-    late = pl.col("late_ns").clip(0)
-    is_late = (pl.col("late_ns") > pl.col("error_ns")) & (
-        pl.col("late_ns") > late.max().over("instance") / 2
-    )
-    calls = calls.with_columns(exposed_ns=exposed, is_late=is_late.fill_null(value=False))
+    by_rank = calls.partition_by("rank", as_dict=True)
+    calls = pl.concat(
+        [_with_exposure(run, int(rank), part) for (rank,), part in by_rank.items()]
+    ).with_columns(is_late=is_late())
     blame = pl.col("late_ns") / pl.col("late_ns").sum().over("instance")
     victims = (
         calls.filter(~pl.col("is_late"))
         .group_by("instance")
         .agg(
             total_ns=pl.col("exposed_ns").sum(),
-            victim_ns=pl.col("exposed_ns").median(),
+            middle_ns=pl.col("exposed_ns").median(),
             next_ns=pl.col("exposed_ns").min(),
         )
     )
-    return _with_step(
-        run,
+    late = (
         calls.filter("is_late")
         .with_columns(blame=blame, n_late=pl.len().over("instance"))
         .join(victims, on="instance", how="inner", validate="m:1")
         .with_columns(
             caused_ns=pl.col("total_ns") * pl.col("blame"),
-            victim_ns=pl.col("victim_ns") * pl.col("blame"),
-            gain_ns=pl.when(pl.col("n_late") == 1).then("next_ns").otherwise(0.0),
-        ),
-    )
-
-
-def _exposed_share(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
-    """Share of each rank's waiting that nothing hid, over the whole trace."""
-    exposed = (
-        breakdowns(run)
-        .filter(pl.col("step").is_null())
-        .group_by("rank")
-        .agg(pl.col("exposed_waiting_ns").sum())
-    )
-    return (
-        calls.group_by("rank")
-        .agg(pl.col("wait_ns").sum())
-        .join(exposed, on="rank", how="left")
-        .select(
-            "rank",
-            exposed_share=pl.when(pl.col("wait_ns") > 0)
-            .then((pl.col("exposed_waiting_ns") / pl.col("wait_ns")).clip(0, 1))
-            .otherwise(0.0)
-            .fill_null(0.0),
+            victim_ns=pl.col("middle_ns") * pl.col("blame"),
         )
     )
+    return _with_step(run, late)
+
+
+def _with_exposure(run: Run, rank: int, calls: pl.DataFrame) -> pl.DataFrame:
+    """Add `exposed_ns`: the part of each wait of one rank under which no compute kernel runs."""
+    if has_device_events(run):
+        device = pl.col("device").fill_null(0)
+    else:
+        device = pl.lit(HOST_DEVICE, dtype=pl.Int64)
+    compute = activity(run, rank).filter(pl.col("class") == COMPUTE).collect()
+    entered_ns = pl.col("start_ns") + pl.col("wait_ns")
+    hidden_ns = covered_ns(
+        calls.select("start_ns", device=device, end_ns=entered_ns), compute, "device"
+    )
+    return calls.with_columns(exposed_ns=pl.col("wait_ns") - hidden_ns)
 
 
 def _with_step(run: Run, calls: pl.DataFrame) -> pl.DataFrame:

@@ -100,15 +100,19 @@ def _devices(events: pl.DataFrame) -> list[tuple[int, pl.DataFrame]]:
 def _launched(events: pl.DataFrame, recorded: pl.DataFrame, at: str) -> pl.DataFrame:
     """Windows from the first event each marked step launched."""
     first_step = recorded["step"][0]
+    order = recorded.select("step", position=pl.int_range(pl.len(), dtype=pl.Int64))
     starts = (
         with_step(events.lazy(), recorded, at)
         .drop_nulls("step")
         .group_by("device", "step")
         .agg(start_ns=pl.col("start_ns").min(), last_ns=pl.col("end_ns").max())
-        .sort("device", "step")
+        .join(order.lazy(), on="step", validate="m:1")
+        .sort("device", "position")
         .with_columns(start_ns=pl.col("start_ns").cum_max().over("device"))
         .collect()
     )
+    follows = (pl.col("position").shift(-1).over("device") - pl.col("position")) == 1
+    starts = starts.with_columns(is_followed=follows.fill_null(value=False))
     return (
         _tiled(starts, recorded["source"][0])
         .with_columns(is_first=pl.col("step") == first_step)
@@ -117,12 +121,15 @@ def _launched(events: pl.DataFrame, recorded: pl.DataFrame, at: str) -> pl.DataF
 
 
 def _tiled(starts: pl.DataFrame, source: str) -> pl.DataFrame:
-    """Windows that end where the next starts; the last at `last_ns`, and is cut."""
+    """Windows that end where the next starts, complete where that is the next step's.
+
+    The last one ends at `last_ns` and is cut.
+    """
     next_start = pl.col("start_ns").shift(-1).over("device")
     return (
         starts.with_columns(
             end_ns=pl.coalesce(next_start, "last_ns"),
-            is_complete=next_start.is_not_null(),
+            is_complete=next_start.is_not_null() & pl.col("is_followed"),
             is_first=pl.col("step") == pl.col("step").first().over("device"),
             source=pl.lit(source),
         )
@@ -144,7 +151,7 @@ def _whole(device: pl.DataFrame) -> pl.DataFrame:
 
 
 def _repeating(device: pl.DataFrame) -> pl.DataFrame:
-    """Steps told by what happens once a step: the optimizer's first kernel, else a copy to the device.
+    """Steps told by what happens once a step: the optimizer's first kernel, else an upload.
 
     Layers repeat too, so the mark must be one that layers do not have, and the pieces between two
     marks must hold the same number of events.
@@ -167,6 +174,7 @@ def _repeating(device: pl.DataFrame) -> pl.DataFrame:
             step=pl.int_range(pl.len(), dtype=pl.Int64),
             start_ns="start_ns",
             last_ns=pl.lit(device["end_ns"].max(), dtype=pl.Int64),
+            is_followed=pl.lit(value=True),
         )
         return _tiled(starts, PATTERN)
     return WINDOWS.empty()

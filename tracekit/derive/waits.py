@@ -5,8 +5,8 @@ leave before the last has entered, so the one that came last stays shortest. It 
 that is so (all-reduce, all-gather, reduce-scatter, barrier, even all-to-all) and bytes are equal;
 elsewhere the wait is null, "not known", never zero.
 
-The ends of an instance tell how sure that is: with each rank's constant clock offset removed, their
-spread is the error of the instance.
+The ends of an instance tell how sure that is: with each rank's constant clock offset removed,
+their spread is the error of the instance.
 """
 
 from __future__ import annotations
@@ -70,7 +70,11 @@ def wait_ns() -> pl.Expr:
 
 
 def late_ns() -> pl.Expr:
-    """How much later than the median member a rank entered: they leave together, so it stays shorter."""
+    """How much later than the median member a rank entered.
+
+    All leave together, so a_r − median a, seen from the common end, is median d − d_r: the same
+    lateness without a clock that two ranks share, and without the call before it.
+    """
     return (pl.col("dur_ns").median().over("instance") - pl.col("dur_ns")).round().cast(pl.Int64)
 
 

@@ -2,6 +2,7 @@
 
 The late rank's extra time is where its step differs from its peers': the same kernels slower, more
 kernels, copies, or its device idle for a cause on the host. The peers' extra time is the waiting.
+Where the training thread stands for the device, slow operators mean a slow host.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import averages, breakdowns, mean_steps
 from tracekit.derive.idle import idle
 from tracekit.derive.kernel_totals import differences
@@ -39,54 +41,64 @@ def cause_of(part: str) -> Cause:
     return _CAUSES.get(part, Cause.UNKNOWN)
 
 
-def cause_of_lateness(part: str) -> Cause:
+def cause_of_lateness(run: Run, part: str) -> Cause:
     """Cause of a rank's lateness: one that launches more slowly than its peers has a slow host."""
-    return Cause.SLOW_HOST if part == "launch-overhead" else cause_of(part)
+    if part == "launch-overhead":
+        return Cause.SLOW_HOST
+    return cause_of_slowness(run) if part == "same kernels slower" else cause_of(part)
 
 
-def differences_from_peers(run: Run) -> pl.DataFrame:
-    """Each rank's mean step against the median of the others, in ns a step.
+def cause_of_slowness(run: Run) -> Cause:
+    """Cause of the same work taking longer: the device, or the host where there is no device."""
+    return Cause.SLOW_DEVICE if has_device_events(run) else Cause.SLOW_HOST
+
+
+def differences_from_peers(run: Run, ranks: tuple[int, ...]) -> pl.DataFrame:
+    """The mean step of some ranks (their median) against the median of all others, in ns a step.
 
     Returns:
-        `rank`, `part` (same kernels slower, more kernels, copies, or a cause of idle time),
-        `own_ns`, `peer_ns`, `extra_ns` (own − peer), all Float64; sorted by rank, then extra first.
+        `part` (same kernels slower, more kernels, copies, or a cause of idle time), `own_ns`,
+        `peer_ns`, `extra_ns` (own − peer), all Float64; extra first.
     """
+    parts = _parts_by_rank(run)
+    is_own = pl.col("rank").is_in(list(ranks))
+    own_ns, peer_ns = pl.col("dur_ns").filter(is_own), pl.col("dur_ns").filter(~is_own)
+    return (
+        parts.group_by("part")
+        .agg(own_ns=own_ns.median(), peer_ns=peer_ns.median())
+        .with_columns(pl.col("own_ns", "peer_ns").fill_null(0.0))
+        .with_columns(extra_ns=pl.col("own_ns") - pl.col("peer_ns"))
+        .sort("extra_ns", "part", descending=[True, False])
+    )
+
+
+def _parts_by_rank(run: Run) -> pl.DataFrame:
+    """`rank`, `part`, `dur_ns` (Float64, a step): every rank has every part that occurs."""
     rows = breakdowns(run)
     steps = averages(run, rows).steps
     kernels = differences(run, steps)
     n_steps = max(len(steps), 1)
-    copies = mean_steps(rows).group_by("rank").agg(own_ns=pl.col("exposed_copy_ns").sum())
-    parts = [
-        kernels.select("rank", pl.lit("same kernels slower").alias("part"), own_ns="slower_ns"),
-        kernels.select("rank", pl.lit("more kernels").alias("part"), own_ns="more_ns"),
-        copies.select("rank", pl.lit("copies").alias("part"), "own_ns"),
-        idle_by_cause(run, steps).select("rank", part="cause", own_ns=pl.col("dur_ns") / n_steps),
-    ]
-    table = pl.concat(parts)
-    grid = (
+    copies = mean_steps(rows).group_by("rank").agg(dur_ns=pl.col("exposed_copy_ns").sum())
+    idle_ns = pl.col("dur_ns") / n_steps
+    table = pl.concat(
+        [
+            kernels.select("rank", part=pl.lit("same kernels slower"), dur_ns="slower_ns"),
+            kernels.select("rank", part=pl.lit("more kernels"), dur_ns="more_ns"),
+            copies.select("rank", part=pl.lit("copies"), dur_ns="dur_ns"),
+            idle_by_cause(run, steps).select("rank", part="cause", dur_ns=idle_ns),
+        ]
+    )
+    return (
         table.select("part")
         .unique()
         .join(pl.DataFrame({"rank": list(run.ranks)}), how="cross")
-        .join(table, on=["rank", "part"], how="left")
-        .with_columns(pl.col("own_ns").fill_null(0.0))
-    )
-    others = (
-        grid.join(grid, on="part", suffix="_other")
-        .filter(pl.col("rank") != pl.col("rank_other"))
-        .group_by("rank", "part")
-        .agg(peer_ns=pl.col("own_ns_other").median())
-    )
-    return (
-        grid.join(others, on=["rank", "part"], how="left", validate="1:1")
-        .with_columns(pl.col("peer_ns").fill_null(0.0))
-        .with_columns(extra_ns=pl.col("own_ns") - pl.col("peer_ns"))
-        .select("rank", "part", "own_ns", "peer_ns", "extra_ns")
-        .sort("rank", "extra_ns", "part", descending=[False, True, False])
+        .join(table, on=["rank", "part"], how="left", validate="1:1")
+        .with_columns(pl.col("dur_ns").fill_null(0.0))
     )
 
 
 def idle_by_cause(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
-    """Idle time of each rank by cause in the given steps: `rank`, `cause`, `detail`, `dur_ns` (sum).
+    """Idle time of each rank by cause in the given steps: `rank`, `cause`, `detail`, `dur_ns`.
 
     `detail` is the host call in which the longest idle part of that cause fell. Sorted by rank,
     longest first.

@@ -4,13 +4,17 @@ The ranks of one communicator make the same calls in the same order, but each ca
 elsewhere. For each rank the shift against the longest list is sought at which operations agree; of
 several (steps repeat), the one at which the ends keep the most constant distance: a collective ends
 on all ranks at once, so at the right shift that distance is the clock offset and nothing else.
+Where calls repeat so evenly that several shifts fit alike, ends that coincide decide (ranks of one
+host share a clock), else the least shift.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
+
+from tracekit.derive.kernel_kinds import POINT_TO_POINT
 
 MIN_AGREEMENT = 0.9
 SLACK = 64
@@ -18,18 +22,33 @@ SLACK = 64
 MAX_CANDIDATES = 32
 MIN_PAIRED = 3
 """Fewer calls keep a constant distance by chance: no ground to call two ranks one group."""
+SPREAD_TOLERANCE_NS = 2_000
+"""Distances this alike are equally constant: ends of one collective differ by some microseconds."""
 END_TOLERANCE_NS = 200_000
 """Ends of one collective differ by up to 0.1–0.5 ms on a CPU (gloo), by microseconds with NCCL."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sequence:
-    """Calls of one rank on one communicator, in order."""
+    """Calls of one rank on one communicator, in order: what they are and when they end."""
 
     rank: int
     rows: pl.DataFrame
     tokens: pl.Series
-    ends: pl.Series
+    ends_ns: pl.Series
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """One shift against another list: which calls pair, and how the ends lie to each other."""
+
+    shift: int
+    mine: int
+    theirs: int
+    n_paired: int
+    agreement: float = 0.0
+    apart_ns: int = 0
+    spread_ns: int = 0
 
 
 def paired_by_order(calls: pl.DataFrame) -> pl.DataFrame:
@@ -40,18 +59,24 @@ def paired_by_order(calls: pl.DataFrame) -> pl.DataFrame:
             recorded, ranks are clustered: those whose ends keep a constant distance share one.
     """
     known = pl.col("group_key") != pl.lit("∅")
+    is_pair = pl.col("operation").is_in(list(POINT_TO_POINT)) & known
+    called = pl.when(is_pair).then(pl.lit("pair")).otherwise(pl.coalesce("operation", "name"))
     keyed = calls.with_columns(
         key=pl.when(known).then("group_key").otherwise("communicator"),
         is_known=known,
-        token=pl.coalesce("operation", "name"),
+        token=called.rank("dense").cast(pl.Int64),
     )
     parts = []
     for (key,), rows in keyed.partition_by("key", as_dict=True, maintain_order=True).items():
+        by_rank = rows.partition_by("rank", as_dict=True, maintain_order=True)
         sequences = [
-            _Sequence(int(rank), part, part["token"], part["start_ns"] + part["dur_ns"])
-            for (rank,), part in rows.partition_by(
-                "rank", as_dict=True, maintain_order=True
-            ).items()
+            _Sequence(
+                int(rank),
+                part,
+                part["token"],
+                part["start_ns"] + part["dur_ns"],
+            )
+            for (rank,), part in by_rank.items()
         ]
         parts += _paired(str(key), sequences, is_known=bool(rows["is_known"][0]))
     return pl.concat(parts)
@@ -64,9 +89,10 @@ def _paired(key: str, sequences: list[_Sequence], *, is_known: bool) -> list[pl.
     for sequence in sorted(sequences, key=lambda s: (-s.tokens.len(), s.rank)):
         shift = None
         cluster = 0
-        for cluster, reference in enumerate(clusters):  # noqa: B007 - the index of the fit is used
+        for number, reference in enumerate(clusters):
             shift = _shift(sequence, reference, is_known=is_known)
             if shift is not None:
+                cluster = number
                 break
         if shift is None:
             clusters.append(sequence)
@@ -87,39 +113,53 @@ def _paired(key: str, sequences: list[_Sequence], *, is_known: bool) -> list[pl.
 
 def _shift(sequence: _Sequence, reference: _Sequence, *, is_known: bool) -> int | None:
     """How many calls later the rank's list starts than the reference's; None where none fits."""
+    fits = _agreeing(sequence, reference)
+    if not fits:
+        return None
+    best = _best([_timed(fit, sequence, reference) for fit in fits])
+    is_constant = best.n_paired >= MIN_PAIRED and best.spread_ns <= END_TOLERANCE_NS
+    return best.shift if is_known or is_constant else None
+
+
+def _agreeing(sequence: _Sequence, reference: _Sequence) -> list[_Fit]:
+    """Shifts at which the operations agree best, the least ones, at most `MAX_CANDIDATES`."""
     n, m = sequence.tokens.len(), reference.tokens.len()
     reach = abs(m - n) + min(SLACK, max(n, m) - 1)
     fits = []
     for shift in range(-reach, reach + 1):
-        mine = max(0, -shift)
-        length = min(n - mine, m - max(0, shift))
-        if length < max(1, min(n, m) // 2):
+        mine, theirs = max(0, -shift), max(0, shift)
+        n_paired = min(n - mine, m - theirs)
+        if n_paired < max(1, min(n, m) // 2):
             continue
-        theirs = mine + shift
-        agreement = (
-            sequence.tokens.slice(mine, length) == reference.tokens.slice(theirs, length)
-        ).mean()
-        fits.append((float(agreement or 0.0), shift, mine, theirs, length))
-    best = max((agreement for agreement, *_ in fits), default=0.0)
+        is_same = sequence.tokens.slice(mine, n_paired) == reference.tokens.slice(theirs, n_paired)
+        n_same = int(is_same.sum())
+        fits.append(_Fit(shift, mine, theirs, n_paired, agreement=n_same / n_paired))
+    best = max((fit.agreement for fit in fits), default=0.0)
     if best < MIN_AGREEMENT:
-        return None
-    near = sorted(
-        (fit for fit in fits if fit[0] >= best - 1e-9), key=lambda fit: (abs(fit[1]), fit[1])
-    )[:MAX_CANDIDATES]
-    scored = []
-    for _, shift, mine, theirs, length in near:
-        apart = sequence.ends.slice(mine, length) - reference.ends.slice(theirs, length)
-        middle = apart.median()
-        spread = (apart - int(middle)).abs().median() if isinstance(middle, float) else None
-        if not isinstance(middle, float) or not isinstance(spread, float):
-            continue
-        scored.append((spread // 1000, abs(middle), shift, spread))
-    if not scored:
-        return None
-    least = min(spread for _, _, _, spread in scored)
-    steady = [each for each in scored if each[3] <= 1.5 * least + 2000]
-    _, _, shift, spread = min(steady, key=lambda each: each[1])
-    if is_known:
-        return shift
-    n_paired = min(n - max(0, -shift), m - max(0, shift))
-    return shift if n_paired >= MIN_PAIRED and spread <= END_TOLERANCE_NS else None
+        return []
+    close = [fit for fit in fits if fit.agreement >= best - 1e-9]
+    return sorted(close, key=lambda fit: (abs(fit.shift), fit.shift))[:MAX_CANDIDATES]
+
+
+def _timed(fit: _Fit, sequence: _Sequence, reference: _Sequence) -> _Fit:
+    """The fit with the median distance of the ends, and the median deviation from it."""
+    apart = sequence.ends_ns.slice(fit.mine, fit.n_paired) - reference.ends_ns.slice(
+        fit.theirs, fit.n_paired
+    )
+    middle_ns = _median(apart)
+    return replace(fit, apart_ns=middle_ns, spread_ns=_median((apart - middle_ns).abs()))
+
+
+def _median(values_ns: pl.Series) -> int:
+    """A middle value, exactly: the mean of two absolute times would not be one."""
+    return int(values_ns.sort()[values_ns.len() // 2])
+
+
+def _best(fits: list[_Fit]) -> _Fit:
+    """The steadiest fit; of equally steady ones that whose ends coincide, else the least shift."""
+    least = min(fit.spread_ns for fit in fits)
+    steady = [fit for fit in fits if fit.spread_ns <= 1.5 * least + SPREAD_TOLERANCE_NS]
+    coinciding = [fit for fit in steady if abs(fit.apart_ns) <= END_TOLERANCE_NS]
+    if coinciding:
+        return min(coinciding, key=lambda fit: abs(fit.apart_ns))
+    return steady[0]

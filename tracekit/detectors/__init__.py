@@ -38,7 +38,6 @@ class Detector:
     limits: type
     detect: Callable[[Run, Any], tuple[Finding, ...]]
     bounded_by: str | None = None
-    module: str = ""
 
 
 @cache
@@ -63,12 +62,12 @@ def detectors() -> dict[str, Detector]:
 
 
 def findings_of(detector: Detector, run: Run, config: Config) -> tuple[Finding, ...]:
-    """What a detector finds; skipped without its tables, failed where it raises, never an exception.
+    """What a detector finds; skipped without its tables, failed where it raises.
 
     Raises:
         TracekitError: the configuration names a limit that does not exist.
     """
-    limits = limits_for(detector.id, detector.limits, config)
+    limits: object = limits_for(detector.id, detector.limits, config)
     missing = [table.name for table in detector.needs if run.n_rows(table.name) == 0]
     if missing:
         return (
@@ -81,14 +80,9 @@ def findings_of(detector: Detector, run: Run, config: Config) -> tuple[Finding, 
     except Exception as error:
         log.warning("%s failed: %s", detector.id, error, exc_info=log.isEnabledFor(logging.DEBUG))
         where = traceback.extract_tb(error.__traceback__)[-1]
-        return (
-            finding(
-                detector,
-                Status.FAILED,
-                title=detector.title,
-                why=f"{type(error).__name__}: {error} ({where.name}, line {where.lineno}); please report it",
-            ),
-        )
+        what = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
+        why = f"{what}; please report it"
+        return (finding(detector, Status.FAILED, title=detector.title, why=why),)
 
 
 def finding(detector: Detector, status: Status, *, subject: str = "run", **fields: Any) -> Finding:
@@ -107,3 +101,13 @@ def finding(detector: Detector, status: Status, *, subject: str = "run", **field
 def skipped(detector: Detector, why: str) -> Finding:
     """A finding that says which data would settle the question and how to record them."""
     return finding(detector, Status.SKIPPED, why=why)
+
+
+def rank_list(ranks: list[int]) -> str:
+    """Ranks as a title names them: the first four."""
+    return ", ".join(map(str, ranks[:4])) + (", …" if len(ranks) > 4 else "")
+
+
+def number(value: object) -> float:
+    """A mean, sum or maximum of a column as a float; 0 where there was no row."""
+    return float(value) if isinstance(value, int | float) else 0.0

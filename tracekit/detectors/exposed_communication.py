@@ -37,7 +37,7 @@ import polars as pl
 from tracekit.derive.averages import breakdowns, mean_steps
 from tracekit.derive.savings import saving
 from tracekit.derive.waits import waits
-from tracekit.detectors import Detector, finding, skipped
+from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Status
 from tracekit.schema import COLLECTIVES
 from tracekit.units import Quantity, Unit, limit, text
@@ -60,9 +60,9 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     means = mean_steps(breakdowns(run))
     if means.is_empty():
         return (skipped(DETECTOR, "no device activity in the traces"),)
-    step_ns = _mean(means["dur_ns"])
-    transfer_ns = _mean(means["exposed_transfer_ns"])
-    unsplit_ns = _mean(means["unsplit_communication_ns"])
+    step_ns = number(means["dur_ns"].mean())
+    transfer_ns = number(means["exposed_transfer_ns"].mean())
+    unsplit_ns = number(means["unsplit_communication_ns"].mean())
     measured = Quantity((transfer_ns + unsplit_ns) / step_ns, Unit.SHARE)
     shares: dict[str, Any] = {
         "measured": measured,
@@ -73,7 +73,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     if measured.value < limits.max_step_share:
         return (finding(DETECTOR, Status.CLEAR, **shares),)
     low_ns = transfer_ns - limits.max_step_share * step_ns
-    high_ns = min(transfer_ns + unsplit_ns, _mean(means["exposed_compute_ns"]))
+    high_ns = min(transfer_ns + unsplit_ns, number(means["exposed_compute_ns"].mean()))
     exposed = text(transfer_ns + unsplit_ns, Unit.NS)
     return (
         finding(
@@ -98,8 +98,8 @@ def _confidence(transfer_ns: float, unsplit_ns: float) -> Confidence:
     if unsplit_ns > transfer_ns:
         return Confidence(
             Level.LOW,
-            "most of it cannot be split into waiting and transfer: peers are missing, or the operation "
-            "lets ranks leave early",
+            "most of it cannot be split into waiting and transfer: peers are missing, or the "
+            "operation lets ranks leave early",
         )
     return Confidence(Level.MEDIUM, "waiting is taken out without aligned clocks")
 
@@ -155,10 +155,6 @@ def _by_operation(run: Run) -> Evidence:
         ),
         rows=tuple(table.iter_rows()),
     )
-
-
-def _mean(values: pl.Series) -> float:
-    return float(values.mean() or 0)  # type: ignore[arg-type]
 
 
 DETECTOR = Detector(

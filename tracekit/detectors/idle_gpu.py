@@ -37,7 +37,7 @@ from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import averages, breakdowns, mean_steps
 from tracekit.derive.savings import saving
 from tracekit.derive.why_late import cause_of, idle_by_cause
-from tracekit.detectors import Detector, finding, skipped
+from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.findings import (
     Cause,
     Column,
@@ -72,7 +72,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     if means.is_empty():
         why = "no device event and no host operator. Record with ProfilerActivity.CUDA and .CPU."
         return (skipped(DETECTOR, why),)
-    step_ns, idle_ns = _mean(means["dur_ns"]), _mean(means["idle_ns"])
+    step_ns, idle_ns = number(means["dur_ns"].mean()), number(means["idle_ns"].mean())
     causes = _by_cause(run, chosen.steps, means.height)
     shares: dict[str, Any] = {
         "measured": Quantity(idle_ns / step_ns, Unit.SHARE),
@@ -99,8 +99,8 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
                 largest_ns,
                 step_ns,
                 means.height,
-                "the largest cause vanishes and nothing else takes its place; low end: idle comes down "
-                f"to {text(limits.max_step_share, Unit.SHARE)}; upper bound",
+                "the largest cause vanishes and nothing else takes its place; low end: idle comes "
+                f"down to {text(limits.max_step_share, Unit.SHARE)}; upper bound",
             ),
             **shares,
         ),
@@ -141,8 +141,8 @@ def _confidence(run: Run) -> Confidence:
     if _is_heavy(run):
         return Confidence(
             Level.LOW,
-            "the profiler recorded stacks, shapes, modules or memory, which slows the host: an upper "
-            "bound. Record again without them",
+            "the profiler recorded stacks, shapes, modules or memory, which slows the host: an "
+            "upper bound. Record again without them",
         )
     return Confidence(Level.MEDIUM, "the profiler itself slows the host a little")
 
@@ -187,10 +187,6 @@ def _by_rank(means: pl.DataFrame) -> Evidence:
         ),
         rows=tuple(table.iter_rows()),
     )
-
-
-def _mean(values: pl.Series) -> float:
-    return float(values.mean() or 0)  # type: ignore[arg-type]
 
 
 DETECTOR = Detector(

@@ -36,7 +36,8 @@ import polars as pl
 from tracekit.derive.averages import averages, breakdowns, mean_steps
 from tracekit.derive.kernel_totals import differences
 from tracekit.derive.savings import saving
-from tracekit.detectors import Detector, finding, skipped
+from tracekit.derive.why_late import cause_of_slowness
+from tracekit.detectors import Detector, finding, number, rank_list, skipped
 from tracekit.findings import (
     Cause,
     Column,
@@ -75,12 +76,12 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         .agg(pl.col("compute_ns", "exposed_waiting_ns", "dur_ns").mean(), n_devices=pl.len())
         .sort("rank")
     )
-    why = _why_not(run, means, is_comparable=chosen.is_comparable)
+    why = _why_not(means, is_comparable=chosen.is_comparable)
     if why:
         return (skipped(DETECTOR, why),)
     compute = means["compute_ns"]
-    mean_ns, max_ns = _number(compute.mean()), _number(compute.max())
-    step_ns = _number(means["dur_ns"].mean())
+    mean_ns, max_ns = number(compute.mean()), number(compute.max())
+    step_ns = number(means["dur_ns"].mean())
     kernels = differences(run, chosen.steps)
     shares: dict[str, Any] = {
         "measured": Quantity(1 - mean_ns / max_ns, Unit.SHARE),
@@ -96,23 +97,23 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     if not is_found:
         return (finding(DETECTOR, Status.CLEAR, subject=SUBJECT, **shares),)
     slow = means.filter(pl.col("compute_ns") >= mean_ns + excess_ns / 2)["rank"].to_list()
-    waiting_ns = _number(means.filter(~pl.col("rank").is_in(slow))["exposed_waiting_ns"].mean())
+    waiting_ns = number(means.filter(~pl.col("rank").is_in(slow))["exposed_waiting_ns"].mean())
     return (
         finding(
             DETECTOR,
             Status.FOUND,
             subject=SUBJECT,
             title=_title(slow, excess_ns, mean_ns),
-            cause=_cause(kernels, slow),
+            cause=_cause(run, kernels, slow),
             ranks=tuple(slow),
             steps=chosen.steps,
             saving=saving(
                 min(excess_ns, waiting_ns),
                 excess_ns,
                 step_ns,
-                _number(means["n_devices"].sum()).__int__(),
-                "every rank computes as long as the mean rank; low end: as far as the others are seen "
-                "to wait; upper bound",
+                int(means["n_devices"].sum()),
+                "every rank computes as long as the mean rank; low end: as far as the others are "
+                "seen to wait; upper bound",
             ),
             scope=Scope(victims=tuple(r for r in means["rank"].to_list() if r not in slow)),
             **shares,
@@ -120,7 +121,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     )
 
 
-def _why_not(run: Run, means: pl.DataFrame, *, is_comparable: bool) -> str:
+def _why_not(means: pl.DataFrame, *, is_comparable: bool) -> str:
     if means.height < 2:
         return "one rank: nobody to compare it with. Record all ranks of the job."
     if not is_comparable:
@@ -128,27 +129,21 @@ def _why_not(run: Run, means: pl.DataFrame, *, is_comparable: bool) -> str:
             "the windows of the ranks may hold different work. Mark steps (prof.step() of "
             "torch.profiler writes ProfilerStep#N) and record the same steps on all ranks."
         )
-    if _number(means["compute_ns"].max()) <= 0:
+    if number(means["compute_ns"].max()) <= 0:
         return "no compute kernels in the averaged steps. Record with CUDA activity on."
-    del run
     return ""
 
 
 def _title(slow: list[int], excess_ns: float, mean_ns: float) -> str:
-    who = f"Rank {slow[0]} computes" if len(slow) == 1 else f"Ranks {_few(slow)} compute"
+    who = f"Rank {slow[0]} computes" if len(slow) == 1 else f"Ranks {rank_list(slow)} compute"
     return f"{who} {text(excess_ns / mean_ns, Unit.SHARE)} longer than the mean rank"
 
 
-def _few(ranks: list[int]) -> str:
-    shown = ", ".join(map(str, ranks[:4]))
-    return shown if len(ranks) <= 4 else f"{shown}, …"
-
-
-def _cause(kernels: pl.DataFrame, slow: list[int]) -> Cause:
+def _cause(run: Run, kernels: pl.DataFrame, slow: list[int]) -> Cause:
     """More kernels than the median rank, or the same ones slower."""
     own = kernels.filter(pl.col("rank").is_in(slow))
-    more, slower = _number(own["more_ns"].sum()), _number(own["slower_ns"].sum())
-    return Cause.DATA_IMBALANCE if more >= slower else Cause.SLOW_DEVICE
+    more, slower = number(own["more_ns"].sum()), number(own["slower_ns"].sum())
+    return Cause.DATA_IMBALANCE if more >= slower else cause_of_slowness(run)
 
 
 def _by_rank(means: pl.DataFrame, kernels: pl.DataFrame) -> Evidence:
@@ -170,10 +165,6 @@ def _by_rank(means: pl.DataFrame, kernels: pl.DataFrame) -> Evidence:
         ),
         rows=tuple(table.iter_rows()),
     )
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
 
 
 DETECTOR = Detector(

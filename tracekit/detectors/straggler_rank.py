@@ -8,14 +8,16 @@ Formula:
     In one instance k with durations d_r: wait_r = d_r − min d (no member can leave before all have
     entered), late_r = median d − d_r. r is late in k if late_r exceeds the instance's error (the
     spread of its ends, constant clock offsets removed) and half of the greatest lateness in k.
+    Ranks that share most of the instances in which they are late are one culprit.
     measured = Σ_k exposed wait of the median victim in instances in which r is late / (steps · T).
     caused share = exposed waiting that r caused / exposed waiting that all late ranks caused.
 
 Threshold:
     Named when measured is at least `min_step_share`, the caused share at least `min_caused_share`
     (and 1.5 / ranks), r is late in at least `min_instances` instances and, over them, later than
-    their error, and it leads in at least `min_steps_share` of the averaged steps. Where ranks take
-    turns, one finding without a rank says so.
+    their error, and it leads in at least `min_steps_share` of the averaged steps. Where another
+    rank causes most of the waiting in each of at least three steps, one finding says so; waiting
+    that spreads over all ranks is jitter and names nobody.
 
 Evidence:
     Lateness and waiting by rank; the late rank's mean step against the median peer's.
@@ -36,16 +38,17 @@ References:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import polars as pl
 
 from tracekit.derive.averages import averages, breakdowns, mean_steps
+from tracekit.derive.culprits import by_instance, ranked_culprits, with_culprit
 from tracekit.derive.lateness import late_calls
 from tracekit.derive.savings import saving
 from tracekit.derive.waits import waits
 from tracekit.derive.why_late import cause_of_lateness, differences_from_peers
-from tracekit.detectors import Detector, finding, skipped
+from tracekit.detectors import Detector, finding, number, rank_list, skipped
 from tracekit.findings import (
     Cause,
     Column,
@@ -57,15 +60,15 @@ from tracekit.findings import (
     Status,
 )
 from tracekit.schema import COLLECTIVES
+from tracekit.store import Run
 from tracekit.units import Quantity, Unit, limit, text
 
-if TYPE_CHECKING:
-    from tracekit.store import Run
-
 ASSUMES = (
-    "the late rank enters with the others; upper bound: what lies behind the collective is taken to "
-    "move up with it"
+    "the late rank enters with the others; upper bound: what lies behind the collective is taken "
+    "to move up with it"
 )
+MIN_TURNS = 3
+"""Fewer steps than this with another leader each are chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,180 +90,177 @@ class Limits:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is compared: late arrivals by culprit, all calls with waits, and the mean step."""
+
+    run: Run
+    limits: Limits
+    late: pl.DataFrame
+    calls: pl.DataFrame
+    usable: pl.DataFrame
+    means: pl.DataFrame
+    n_steps: int
+
+    @property
+    def step_ns(self) -> float:
+        """Mean step over all ranks and devices."""
+        return number(self.means["dur_ns"].mean())
+
+
 def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
-    """One finding per late rank, or one that ranks take turns, or a clear one."""
+    """One finding per culprit, or one that ranks take turns, or a clear one."""
     rows = breakdowns(run)
-    chosen = averages(run, rows)
-    means = mean_steps(rows)
-    step_ns = float(means["dur_ns"].mean() or 0)  # type: ignore[arg-type]
+    steps = averages(run, rows).steps
     usable = waits(run).filter(pl.col("wait_ns").is_not_null()).collect()
-    if usable.is_empty() or step_ns <= 0:
+    means = mean_steps(rows)
+    if usable.is_empty() or means.is_empty():
         return (skipped(DETECTOR, _why_skipped(run)),)
-    late = late_calls(run).filter(pl.col("step").is_in(list(chosen.steps)))
-    ranks = _by_rank(late, len(chosen.steps), step_ns, limits)
+    late = with_culprit(late_calls(run).filter(pl.col("step").is_in(list(steps))))
+    seen = _Seen(run, limits, late, by_instance(late), usable, means, max(len(steps), 1))
+    found = ranked_culprits(
+        late, seen.calls, n_steps=seen.n_steps, min_lead_share=limits.min_caused_share
+    ).with_columns(measured=pl.col("high_ns").clip(0, _waiting_ns(seen)) / seen.step_ns)
     needed = max(limits.min_caused_share, 1.5 / usable["rank"].n_unique())
-    culprits = ranks.filter(
+    named = found.filter(
         (pl.col("measured") >= limits.min_step_share)
         & (pl.col("caused_share") >= needed)
         & (pl.col("n_late") >= limits.min_instances)
         & (pl.col("late_ns") > pl.col("error_ns"))
         & (pl.col("leads_share") >= limits.min_steps_share)
     )
-    seen = _evidence(usable, ranks)
-    if culprits.height:
-        return tuple(
-            _finding(run, row, late, usable, seen, step_ns, means.height, limits)
-            for row in culprits.iter_rows(named=True)
-        )
-    return (_without_culprit(run, ranks, seen, step_ns, means.height, limits),)
+    if named.height:
+        return tuple(_found(seen, row) for row in named.iter_rows(named=True))
+    return (_turns(seen) or _clear(seen, found),)
 
 
-def _by_rank(late: pl.DataFrame, n_steps: int, step_ns: float, limits: Limits) -> pl.DataFrame:
-    """Lateness of each rank, most caused waiting first."""
-    n_steps = max(n_steps, 1)
-    caused = pl.col("caused_ns").sum()
-    leads = (
-        late.group_by("step", "rank")
-        .agg(pl.col("caused_ns").sum())
-        .with_columns(share=pl.col("caused_ns") / pl.col("caused_ns").sum().over("step"))
-        .filter(pl.col("share") >= limits.min_caused_share)
-        .group_by("rank")
-        .agg(leads_share=pl.len() / n_steps)
-    )
-    return (
-        late.group_by("rank")
-        .agg(
-            pl.col("late_ns", "error_ns", "caused_ns", "victim_ns", "gain_ns").sum(),
-            n_late=pl.len(),
-            group=pl.col("group").mode().first(),
-        )
-        .join(leads, on="rank", how="left", validate="1:1")
-        .with_columns(
-            leads_share=pl.col("leads_share").fill_null(0.0),
-            caused_share=pl.col("caused_ns") / caused,
-            measured=pl.col("victim_ns") / n_steps / step_ns,
-            low_ns=(pl.col("gain_ns") - pl.col("error_ns")) / n_steps,
-            high_ns=pl.col("victim_ns") / n_steps,
-        )
-        .fill_nan(0.0)
-        .sort("caused_ns", "rank", descending=[True, False])
-    )
+def _waiting_ns(seen: _Seen) -> float:
+    """Most that any rank waits exposed in the mean step: waits of two streams may coincide."""
+    return number(seen.means["exposed_waiting_ns"].max())
 
 
-def _finding(
-    run: Run,
-    row: dict[str, float],
-    late: pl.DataFrame,
-    usable: pl.DataFrame,
-    seen: Evidence,
-    step_ns: float,
-    n_gpus: int,
-    limits: Limits,
-) -> Finding:
-    rank = int(row["rank"])
-    parts = differences_from_peers(run).filter(pl.col("rank") == rank)
-    cause, reason = _cause(parts, row["high_ns"])
-    own = late.filter(pl.col("rank") == rank)
-    victims = usable.join(own.select("instance"), on="instance", how="semi")["rank"].unique()
+def _found(seen: _Seen, row: dict[str, Any]) -> Finding:
+    ranks: list[int] = row["ranks"]
+    high_ns = min(row["high_ns"], _waiting_ns(seen))
+    parts = differences_from_peers(seen.run, tuple(ranks))
+    cause, reason = _cause(seen.run, parts, high_ns)
+    own = seen.calls.filter(pl.col("culprit") == row["culprit"])
+    victims = seen.usable.join(own.select("instance"), on="instance", how="semi")["rank"]
+    who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {rank_list(ranks)}"
+    makes = "makes" if len(ranks) == 1 else "make"
     return finding(
         DETECTOR,
         Status.FOUND,
-        subject=f"rank {rank}",
-        title=f"Rank {rank} makes the others wait {text(row['high_ns'], Unit.NS)} a step",
+        subject=who,
+        title=f"R{who[1:]} {makes} the others wait {text(high_ns, Unit.NS)} a step",
         cause=cause,
-        ranks=(rank,),
+        ranks=tuple(ranks),
         groups=(str(row["group"]),),
-        steps=tuple(sorted(own["step"].drop_nulls().unique().to_list())),
+        steps=tuple(own["step"].unique().sort()),
         measured=Quantity(row["measured"], Unit.SHARE),
-        limit=Quantity(limits.min_step_share, Unit.SHARE),
-        confidence=_confidence(run, int(row["n_late"]), row["error_ns"] / row["late_ns"], cause),
-        saving=saving(row["low_ns"], row["high_ns"], step_ns, n_gpus, ASSUMES),
-        evidence=(seen, _differences(parts)),
+        limit=Quantity(seen.limits.min_step_share, Unit.SHARE),
+        confidence=_confidence(seen, int(row["n_late"]), row["error_ns"] / row["late_ns"], cause),
+        saving=saving(row["low_ns"], high_ns, seen.step_ns, seen.means.height, ASSUMES),
+        evidence=(_by_rank(seen), _differences(parts)),
         scope=Scope(
-            victims=tuple(sorted(set(victims.to_list()) - {rank})),
-            start_ns=_integer(own["start_ns"].min()),
-            end_ns=_integer(own["start_ns"].max()),
+            victims=tuple(sorted(set(victims) - set(ranks))),
+            start_ns=own["start_ns"][0],
+            end_ns=own["start_ns"][-1],
         ),
         why=reason,
     )
 
 
-def _cause(parts: pl.DataFrame, high_ns: float) -> tuple[Cause, str]:
-    """The part of the late rank's step that exceeds its peers' most, where it explains the waiting."""
+def _cause(run: Run, parts: pl.DataFrame, high_ns: float) -> tuple[Cause, str]:
+    """The part of the late rank's step that exceeds its peers' most, where it explains the wait."""
     if parts.is_empty() or parts["extra_ns"][0] < 0.25 * high_ns:
         return Cause.UNKNOWN, "no part of its step is long enough to explain the lateness"
     part, extra_ns = str(parts["part"][0]), float(parts["extra_ns"][0])
-    return cause_of_lateness(
-        part
-    ), f"{part}: {text(extra_ns, Unit.NS)} a step more than the median peer"
+    more = f"{part}: {text(extra_ns, Unit.NS)} a step more than the median peer"
+    return cause_of_lateness(run, part), more
 
 
-def _confidence(run: Run, n_late: int, error_share: float, cause: Cause) -> Confidence:
-    seen = f"late in {n_late} collectives; their error is {text(error_share, Unit.SHARE)} of the lateness"
-    if run.manifest.missing_ranks:
-        return Confidence(
-            Level.LOW, f"{seen}; ranks are missing, and one of them may be later still"
-        )
+def _confidence(seen: _Seen, n_late: int, error_share: float, cause: Cause) -> Confidence:
+    error = text(error_share, Unit.SHARE)
+    what = f"late in {n_late} collectives; their error is {error} of the lateness"
+    if seen.run.manifest.missing_ranks:
+        return Confidence(Level.LOW, f"{what}; ranks are missing, and one may be later still")
+    if seen.n_steps == 1:
+        return Confidence(Level.LOW, f"{what}; one step only")
     if n_late < 10 or error_share > 0.3:
-        return Confidence(Level.LOW, seen)
+        return Confidence(Level.LOW, what)
     more = "; what it did instead is not recorded" if cause is Cause.UNKNOWN else ""
-    return Confidence(Level.MEDIUM, f"{seen}; clocks are not aligned{more}")
+    return Confidence(Level.MEDIUM, f"{what}; clocks are not aligned{more}")
 
 
-def _without_culprit(
-    run: Run, ranks: pl.DataFrame, seen: Evidence, step_ns: float, n_gpus: int, limits: Limits
-) -> Finding:
-    """Clear, or ranks that take turns at being late."""
-    total = float(ranks["measured"].sum())
-    low_ns = float(ranks["low_ns"].clip(0).sum())
-    if (
-        ranks.height > 1
-        and total >= limits.min_rotating_share
-        and low_ns > 0
-        and len(run.ranks) > 2
-    ):
-        high_ns = float(ranks["high_ns"].sum())
-        return finding(
-            DETECTOR,
-            Status.FOUND,
-            subject="rotating",
-            title="Ranks take turns at making the others wait",
-            cause=Cause.UNKNOWN,
-            ranks=tuple(sorted(ranks["rank"].to_list())),
-            measured=Quantity(total, Unit.SHARE),
-            limit=Quantity(limits.min_rotating_share, Unit.SHARE),
-            confidence=Confidence(Level.LOW, "no rank leads in most steps"),
-            saving=saving(low_ns, high_ns, step_ns, n_gpus, ASSUMES),
-            evidence=(seen,),
+def _turns(seen: _Seen) -> Finding | None:
+    """Ranks take turns: in most steps one culprit causes most of the waiting, and not the same."""
+    limits = seen.limits
+    leaders = (
+        seen.calls.group_by("step", "culprit")
+        .agg(pl.col("caused_ns", "victim_ns", "gain_ns", "error_ns").sum())
+        .filter(
+            (pl.col("caused_ns") >= 0.5 * pl.col("caused_ns").sum().over("step"))
+            & (pl.col("victim_ns") >= limits.min_rotating_share * seen.step_ns)
         )
-    top = float(ranks["measured"].max() or 0) if ranks.height else 0.0  # type: ignore[arg-type]
+    )
+    ranks = seen.late.join(leaders.select("culprit"), on="culprit", how="semi")["rank"]
+    n_least = max(MIN_TURNS, limits.min_steps_share * seen.n_steps)
+    if leaders["culprit"].n_unique() < 2 or leaders.height < n_least or len(seen.run.ranks) < 3:
+        return None
+    low_ns = number((leaders["gain_ns"] - leaders["error_ns"]).sum()) / seen.n_steps
+    high_ns = number(leaders["victim_ns"].sum()) / seen.n_steps
+    return finding(
+        DETECTOR,
+        Status.FOUND,
+        subject="rotating",
+        title="Ranks take turns at making the others wait",
+        cause=Cause.UNKNOWN,
+        ranks=tuple(ranks.unique().sort()),
+        steps=tuple(leaders["step"].unique().sort()),
+        measured=Quantity(min(high_ns / seen.step_ns, 1.0), Unit.SHARE),
+        limit=Quantity(limits.min_rotating_share, Unit.SHARE),
+        confidence=Confidence(Level.LOW, f"another rank leads in each of {leaders.height} steps"),
+        saving=saving(low_ns, high_ns, seen.step_ns, seen.means.height, ASSUMES),
+        evidence=(_by_rank(seen),),
+    )
+
+
+def _clear(seen: _Seen, found: pl.DataFrame) -> Finding:
+    top = number(found["measured"].max()) if found.height else 0.0
     return finding(
         DETECTOR,
         Status.CLEAR,
         measured=Quantity(top, Unit.SHARE),
-        limit=Quantity(limits.min_step_share, Unit.SHARE),
+        limit=Quantity(seen.limits.min_step_share, Unit.SHARE),
         confidence=Confidence(Level.MEDIUM, "ranks compared without aligned clocks"),
-        evidence=(seen,),
+        evidence=(_by_rank(seen),),
     )
 
 
 def _why_skipped(run: Run) -> str:
     if len(run.ranks) == 1:
-        return "one rank: nobody to compare it with. Record all ranks of the job, or some of each group."
+        return "one rank: nobody to compare it with. Record all ranks of the job."
     return (
         "no collective could be matched over ranks that holds its members until all have entered. "
         "Record whole steps of ranks of one group; a torch with collective metadata helps."
     )
 
 
-def _evidence(usable: pl.DataFrame, ranks: pl.DataFrame) -> Evidence:
+def _by_rank(seen: _Seen) -> Evidence:
+    own = seen.late.group_by("rank").agg(
+        pl.col("late_ns", "caused_ns").sum(), n_late=pl.len().cast(pl.Int64)
+    )
+    caused = pl.col("caused_ns") / pl.col("caused_ns").sum()
     table = (
-        usable.group_by("rank")
+        seen.usable.group_by("rank")
         .agg(n_calls=pl.len(), wait_ns=pl.col("wait_ns").sum())
-        .join(ranks.select("rank", "n_late", "late_ns", "caused_share"), on="rank", how="left")
-        .with_columns(pl.col("n_late", "late_ns", "caused_share").fill_null(0))
+        .join(own, on="rank", how="left", validate="1:1")
+        .with_columns(pl.col("n_late", "late_ns", "caused_ns").fill_null(0))
+        .with_columns(caused_share=caused.fill_nan(0.0))
         .sort("caused_share", "rank", descending=[True, False])
         .head(16)
+        .select("rank", "n_calls", "n_late", "late_ns", "wait_ns", "caused_share")
     )
     return Evidence(
         title="Who waited, who was late",
@@ -272,11 +272,7 @@ def _evidence(usable: pl.DataFrame, ranks: pl.DataFrame) -> Evidence:
             Column("own waiting, sum", Unit.NS),
             Column("share of the waiting it caused", Unit.SHARE),
         ),
-        rows=tuple(
-            table.select(
-                "rank", "n_calls", "n_late", "late_ns", "wait_ns", "caused_share"
-            ).iter_rows()
-        ),
+        rows=tuple(table.iter_rows()),
     )
 
 
@@ -291,10 +287,6 @@ def _differences(parts: pl.DataFrame) -> Evidence:
         ),
         rows=tuple(parts.select("part", "own_ns", "peer_ns", "extra_ns").iter_rows()),
     )
-
-
-def _integer(value: object) -> int | None:
-    return int(value) if isinstance(value, int) else None
 
 
 DETECTOR = Detector(

@@ -1,0 +1,112 @@
+"""Late ranks as culprits: ranks that are late together in most instances are one.
+
+A slow host, switch or stage makes all of its ranks late at once; blamed one by one, none of them
+would save anything, since the others would still be late.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+MIN_TOGETHER_SHARE = 0.5
+
+
+def with_culprit(late: pl.DataFrame) -> pl.DataFrame:
+    """Add `culprit`, the lowest rank of those that are late together (rows of `LATENESS`)."""
+    together = _linked(late)
+    first = {rank: rank for rank in late["rank"].unique().sort()}
+    for low, high in together:
+        old, new = first[high], first[low]
+        if old != new:
+            keep, drop = min(old, new), max(old, new)
+            first = {rank: keep if known == drop else known for rank, known in first.items()}
+    return late.with_columns(
+        culprit=pl.col("rank").replace_strict(first, return_dtype=pl.Int64)
+        if first
+        else pl.lit(None, dtype=pl.Int64)
+    )
+
+
+def by_instance(late: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `with_culprit` summed over the ranks of a culprit.
+
+    Returns:
+        `culprit`, `instance`, `step`, `group`, `start_ns`, `late_ns` (the latest of its ranks),
+        `error_ns`, `caused_ns`, `victim_ns`, `gain_ns` (exposed time that ends if this culprit
+        alone enters with the next rank: 0 where others are late too); by start.
+    """
+    return (
+        late.group_by("culprit", "instance")
+        .agg(
+            pl.col("step", "group", "start_ns", "error_ns", "n_late", "next_ns").first(),
+            pl.col("late_ns").max(),
+            pl.col("caused_ns", "victim_ns").sum(),
+            n_own=pl.len(),
+        )
+        .with_columns(
+            gain_ns=pl.when(pl.col("n_own") == pl.col("n_late")).then("next_ns").otherwise(0.0)
+        )
+        .drop("n_own", "n_late", "next_ns")
+        .sort("start_ns", "culprit")
+    )
+
+
+def ranked_culprits(
+    late: pl.DataFrame, calls: pl.DataFrame, *, n_steps: int, min_lead_share: float
+) -> pl.DataFrame:
+    """Culprits, those that cause most waiting first.
+
+    Args:
+        late: rows of `with_culprit`, of the steps looked at.
+        calls: the same rows by instance.
+        n_steps: how many steps those are.
+        min_lead_share: a culprit leads in a step in which it causes this share of the waiting.
+
+    Returns:
+        `culprit`, `ranks`, `group` (where it is late most), `n_late` (instances), `late_ns` and
+        `error_ns` (sums), `caused_ns` (sum), `caused_share`, `leads_share` (of the steps), and a
+        step: `low_ns` (others enter with the next rank, less the error), `high_ns` (the median
+        victim's exposed wait).
+    """
+    share = pl.col("caused_ns") / pl.col("caused_ns").sum()
+    leads = (
+        calls.group_by("step", "culprit")
+        .agg(pl.col("caused_ns").sum())
+        .filter(share.over("step") >= min_lead_share)
+        .group_by("culprit")
+        .agg(leads_share=pl.len() / n_steps)
+    )
+    members = late.group_by("culprit").agg(ranks=pl.col("rank").unique().sort())
+    return (
+        calls.group_by("culprit")
+        .agg(
+            pl.col("late_ns", "error_ns", "caused_ns").sum(),
+            pl.col("group").mode().sort().first(),
+            n_late=pl.len(),
+            low_ns=(pl.col("gain_ns") - pl.col("error_ns")).sum() / n_steps,
+            high_ns=pl.col("victim_ns").sum() / n_steps,
+        )
+        .join(members, on="culprit", validate="1:1")
+        .join(leads, on="culprit", how="left", validate="1:1")
+        .with_columns(pl.col("leads_share").fill_null(0.0), caused_share=share.fill_nan(0.0))
+        .sort("caused_ns", "culprit", descending=[True, False])
+    )
+
+
+def _linked(late: pl.DataFrame) -> list[tuple[int, int]]:
+    """Pairs of ranks that share more than half of the instances in which either is late."""
+    calls = late.lazy().select("rank", "instance")
+    n_late = calls.group_by("rank").agg(n=pl.len().cast(pl.Int64))
+    n_either = pl.col("n") + pl.col("n_other") - pl.col("n_both")
+    pairs = (
+        calls.join(calls, on="instance", suffix="_other")
+        .filter(pl.col("rank") < pl.col("rank_other"))
+        .group_by("rank", "rank_other")
+        .agg(n_both=pl.len().cast(pl.Int64))
+        .join(n_late, on="rank", validate="m:1")
+        .join(n_late.rename({"rank": "rank_other", "n": "n_other"}), on="rank_other")
+        .filter(pl.col("n_both") > MIN_TOGETHER_SHARE * n_either)
+        .sort("rank", "rank_other")
+        .collect()
+    )
+    return list(zip(pairs["rank"].to_list(), pairs["rank_other"].to_list(), strict=True))

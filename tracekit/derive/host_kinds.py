@@ -1,0 +1,37 @@
+"""What the host did, from the name of an operator, annotation or call: the classes of idle time."""
+
+from __future__ import annotations
+
+import polars as pl
+
+INPUT_PIPELINE, CHECKPOINT, COLLECTION = "input-pipeline", "checkpoint", "garbage-collection"
+ALLOCATOR, COMPILATION, CPU_OPTIMIZER = "allocator", "compilation", "cpu-optimizer"
+
+_PATTERNS: tuple[tuple[str, str], ...] = (
+    (
+        INPUT_PIPELINE,
+        r"(?i)dataloader.*__next__|dataloader_next|enumerate\(dataloader|data_?load|next_batch",
+    ),
+    (COLLECTION, r"(?i)^(?:python )?gc\b|garbage"),
+    (CHECKPOINT, r"(?i)checkpoint.*(?:save|write)|torch\.save|save_checkpoint"),
+    (
+        COMPILATION,
+        r"(?i)torchdynamo|dynamo.*compile|inductor.*compile|_compile_fx|triton.*compile",
+    ),
+    (CPU_OPTIMIZER, r"(?i)cpu_?adam|cpu_?optimizer|DeepSpeedCPU"),
+)
+
+CLASSES = (*(name for name, _ in _PATTERNS), ALLOCATOR)
+"""Causes that have a name of their own, in the order in which they are asked."""
+NO_WORK = (INPUT_PIPELINE, CHECKPOINT, COLLECTION)
+"""Classes that feed, save or clean up: no compute where the training thread stands for a device."""
+
+
+def class_of() -> pl.Expr:
+    """Class of a host operator or annotation by its `name`; null where it has none of its own."""
+    return pl.coalesce(
+        *(
+            pl.when(pl.col("name").str.contains(pattern)).then(pl.lit(name))
+            for name, pattern in _PATTERNS
+        )
+    )
