@@ -1,16 +1,72 @@
-"""Sample traces that come with tracekit: a small real capture of four ranks for the demo."""
+"""Sample traces: a small real capture for the demo, and simulated runs with a planted fault.
+
+A scenario is a module that exports `SCENARIO`; adding one edits no file. It knows physics
+(durations, dependencies, bytes, clocks) and no detector. Severity 0 is its healthy twin, and the
+truth of a saving is the simulator run again without the fault.
+"""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from importlib.resources import as_file, files
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tracekit.findings import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 DEMO = "slow_input_4_ranks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planted:
+    """One finding that a run must yield: its detector, cause, ranks at fault, and what it costs.
+
+    A null saving is not compared: the finding's cure is another change than taking the fault away.
+    """
+
+    id: str
+    cause: Cause
+    ranks: tuple[int, ...] = ()
+    saving_ns: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """What is planted in a run; `skipped` names detectors whose data it does not hold."""
+
+    findings: tuple[Planted, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A simulated run. `build(folder, seed, severity)` writes its traces and returns the truth."""
+
+    id: str
+    title: str
+    build: Callable[[Path, int, float], Truth]
+
+
+@cache
+def scenarios() -> dict[str, Scenario]:
+    """All scenarios by id, in order of id."""
+    found: dict[str, Scenario] = {}
+    for module in pkgutil.iter_modules(__path__):
+        if module.ispkg:
+            continue
+        scenario: Scenario = importlib.import_module(f"{__name__}.{module.name}").SCENARIO
+        if scenario.id != module.name.replace("_", "-"):
+            raise ValueError(f"sample_traces/{module.name}.py exports the id {scenario.id!r}")
+        found[scenario.id] = scenario
+    return dict(sorted(found.items()))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from tracekit.derive.averages import Averages, averages, breakdowns, mean_steps
 from tracekit.derive.breakdown import PARTS, SPLITS, breakdown
 from tracekit.derive.idle import idle
 from tracekit.derive.kernel_totals import kernel_totals
+from tracekit.derive.run_quality import run_checks
 from tracekit.derive.waits import waits
 from tracekit.detectors import detectors, findings_of
 from tracekit.engine import map_ranks
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from tracekit.config import Config
-    from tracekit.store import Run
+    from tracekit.store import Check, Run
 
 log = logging.getLogger(__name__)
 
@@ -206,75 +207,20 @@ def _parts(rows: pl.DataFrame) -> tuple[Parts, ...]:
 
 
 def _quality(run: Run, rows: pl.DataFrame) -> tuple[Quality, ...]:
-    """Checks of each rank, then those that need all of them."""
-    own = tuple(
+    """Checks that need all ranks, then those of each."""
+    checks: list[tuple[int | None, Check]] = [(None, check) for check in run_checks(run, rows)]
+    for capture in run.manifest.captures:
+        checks += [(capture.rank, check) for check in capture.quality]
+    return tuple(
         Quality(
             check=check.check,
             severity=Severity(check.severity),
-            rank=capture.rank,
+            rank=rank,
             count=check.count,
             detail=check.detail,
         )
-        for capture in run.manifest.captures
-        for check in capture.quality
+        for rank, check in checks
     )
-    return _run_checks(run, rows) + own
-
-
-def _run_checks(run: Run, rows: pl.DataFrame) -> tuple[Quality, ...]:
-    checks: list[Quality] = []
-
-    def note(check: str, severity: Severity, count: int, detail: str) -> None:
-        checks.append(
-            Quality(check=check, severity=severity, rank=None, count=count, detail=detail)
-        )
-
-    missing = run.manifest.missing_ranks
-    if missing:
-        named = ", ".join(map(str, missing[:8])) + (" …" if len(missing) > 8 else "")
-        note(
-            "missing ranks",
-            Severity.WARNING,
-            len(missing),
-            f"no trace of rank {named}: whoever they made wait cannot be told",
-        )
-    if not has_device_events(run):
-        note(
-            "no device events",
-            Severity.INFO,
-            1,
-            "the training thread stands for the device: operators are compute, "
-            "gloo calls communication",
-        )
-    steps = rows.drop_nulls("step")
-    if run.n_rows("steps") == 0 and steps.height:
-        source = steps["source"][0]
-        note(
-            "no step marks",
-            Severity.INFO,
-            1,
-            f"steps come from: {source}; prof.step() records them",
-        )
-    by_rank = steps.group_by("rank").agg(pl.col("step").unique().sort())
-    if by_rank["step"].n_unique() > 1:
-        note("step sets differ", Severity.INFO, by_rank.height, "ranks recorded different steps")
-    flags = {capture.flags for capture in run.manifest.captures}
-    if len(flags) > 1:
-        note(
-            "profiler options differ", Severity.WARNING, len(flags), "ranks were slowed differently"
-        )
-    versions = {tuple(sorted(capture.versions.items())) for capture in run.manifest.captures}
-    if len(versions) > 1:
-        note(
-            "versions differ",
-            Severity.WARNING,
-            len(versions),
-            "of drivers or libraries between ranks",
-        )
-    unmatched = waits(run).filter(pl.col("instance").is_null()).select(pl.len()).collect().item()
-    if unmatched:
-        note("collectives not matched", Severity.INFO, unmatched, "no partner on another rank")
-    return tuple(checks)
 
 
 def _number(value: object) -> float:

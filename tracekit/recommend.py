@@ -169,7 +169,8 @@ def headline(findings: tuple[Finding, ...], n_checked: int, device: str = "GPU")
 def _healthy(findings: tuple[Finding, ...], n_checked: int) -> tuple[str, ...]:
     small = sum(finding.status is Status.FOUND for finding in findings)
     skipped = sum(finding.status is Status.SKIPPED for finding in findings)
-    noted = f"{small} smaller notes stand below" if small else "no note either"
+    notes = "1 smaller note stands" if small == 1 else f"{small} smaller notes stand"
+    noted = f"{notes} below" if small else "no note either"
     return (
         "Nothing found that is worth fixing.",
         f"{n_checked - skipped} of {n_checked} checks could run; {noted}.",

@@ -1,0 +1,36 @@
+"""Gradients are reduced on the compute stream: nothing hides the communication."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.findings import Cause
+from tracekit.sample_traces import Planted, Scenario, Truth
+from tracekit.sample_traces.simulator.recorded import recorded
+from tracekit.sample_traces.simulator.training import Faults, Job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def build(folder: Path, seed: int, severity: float) -> Truth:
+    """Four data-parallel ranks; reductions of 8 ms times the severity, on the compute stream."""
+    faults = Faults(is_serialized=True) if severity else Faults()
+    gradient_ns = int(8_000_000 * (severity or 1))
+    steps = recorded(Job(seed=seed, gradient_ns=gradient_ns, faults=faults), folder)
+    if not severity:
+        return Truth()
+    return Truth(
+        findings=(
+            Planted(
+                id="exposed-communication",
+                cause=Cause.EXPOSED_COMMUNICATION,
+                saving_ns=steps.saving_ns,
+            ),
+        )
+    )
+
+
+SCENARIO = Scenario(
+    id="serialized-communication", title="Communication waits in the compute stream", build=build
+)

@@ -1,0 +1,40 @@
+"""Every rank waits for its data loader: nobody makes the others wait, all devices are idle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.findings import Cause
+from tracekit.sample_traces import Planted, Scenario, Truth
+from tracekit.sample_traces.simulator.recorded import recorded
+from tracekit.sample_traces.simulator.training import Faults, Job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def build(folder: Path, seed: int, severity: float) -> Truth:
+    """Four data-parallel ranks; each loads 15 ms times the severity longer than is healthy."""
+    job = Job(seed=seed)
+    load_ns = {
+        (rank, step): int(15_000_000 * severity)
+        for rank in range(job.world_size)
+        for step in range(job.first_step, job.first_step + job.n_steps)
+    }
+    faults = Faults(loader_ns=load_ns) if severity else Faults()
+    steps = recorded(Job(seed=seed, faults=faults), folder)
+    if not severity:
+        return Truth()
+    return Truth(
+        findings=(
+            Planted(
+                id="idle-gpu",
+                cause=Cause.HOST_SYNC,  # the loss is read each step, which drains the queue
+                ranks=tuple(range(job.world_size)),
+                saving_ns=steps.saving_ns,
+            ),
+        )
+    )
+
+
+SCENARIO = Scenario(id="starved-devices", title="All ranks wait for their input", build=build)

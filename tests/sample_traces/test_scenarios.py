@@ -1,0 +1,74 @@
+"""Every scenario against every detector: what is planted is found, and nothing on healthy twins."""
+
+from __future__ import annotations
+
+import pytest
+
+import tracekit
+from tracekit.findings import Severity, Status
+from tracekit.sample_traces import scenarios
+
+SEEDS = (1, 2)
+TOLERANCE = 0.1
+"""Savings agree with the simulator's run without the fault to a tenth."""
+
+
+def loud(result):
+    """Findings above info."""
+    return [
+        finding
+        for finding in result.findings
+        if finding.status is Status.FOUND and finding.severity is not Severity.INFO
+    ]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("scenario", scenarios().values(), ids=scenarios())
+def test_what_is_planted_is_found(scenario, seed, tmp_path):
+    truth = scenario.build(tmp_path, seed, 1.0)
+    result = tracekit.analyze(tmp_path, engine="local:1")
+    found = {finding.id: finding for finding in loud(result)}
+    for planted in truth.findings:
+        finding = found[planted.id]
+        assert finding.cause is planted.cause
+        assert finding.ranks == planted.ranks or not planted.ranks
+        if planted.saving_ns is not None:
+            saving = finding.saving.per_step_ns
+            assert saving.low * (1 - TOLERANCE) <= planted.saving_ns
+            assert planted.saving_ns <= saving.high * (1 + TOLERANCE)
+    if not truth.findings:
+        assert loud(result) == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("scenario", scenarios().values(), ids=scenarios())
+def test_its_healthy_twin_is_silent(scenario, seed, tmp_path):
+    truth = scenario.build(tmp_path, seed, 0.0)
+    assert truth.findings == ()
+    result = tracekit.analyze(tmp_path, engine="local:1")
+    assert loud(result) == []
+    assert not [finding for finding in result.findings if finding.status is Status.FAILED]
+
+
+@pytest.mark.parametrize("scenario", scenarios().values(), ids=scenarios())
+def test_the_same_seed_draws_the_same_traces(scenario, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    assert scenario.build(one, 3, 1.0) == scenario.build(two, 3, 1.0)
+    assert [(file.name, file.read_bytes()) for file in sorted(one.iterdir())] == [
+        (file.name, file.read_bytes()) for file in sorted(two.iterdir())
+    ]
+
+
+def test_a_steps_time_and_its_transfers_add_up(tmp_path):
+    # Four layers of 1 ms forward and 2 ms backward, 0.6 ms optimizer: at least 12.6 ms of compute.
+    from tracekit.sample_traces.simulator.recorded import recorded  # noqa: PLC0415
+    from tracekit.sample_traces.simulator.training import Job  # noqa: PLC0415
+
+    job = Job(n_dp=2, n_layers=4, jitter_share=0.0)
+    steps = recorded(job, tmp_path)
+    assert steps.saving_ns == 0
+    assert 12.6e6 < steps.step_ns < 14.5e6
+    result = tracekit.analyze(tmp_path, engine="local:1")
+    assert result.efficiency.mean_compute_ns == pytest.approx(12.6e6, rel=0.001)
