@@ -187,6 +187,8 @@ def _check_events(path: Path, collected: Collected, reading: Reading) -> None:
 
 
 def _why_empty(reading: Reading) -> str:
+    if reading.n_lost:
+        return f"all of its {reading.n_lost + reading.n_events} events are damaged"
     if reading.n_events == 0:
         return reading.cut.why or "the list of events is empty"
     return (

@@ -102,7 +102,7 @@ NO_ARGS = Args()
 class Event(msgspec.Struct, gc=False):
     """One event; `ts` and `dur` are µs, as numbers."""
 
-    ph: str = "X"
+    ph: str = ""
     cat: str = ""
     name: str = ""
     pid: Any = None
@@ -115,7 +115,7 @@ class Event(msgspec.Struct, gc=False):
 class ExactEvent(msgspec.Struct, gc=False):
     """The same event with the digits of its times, for files whose µs exceed a double."""
 
-    ph: str = "X"
+    ph: str = ""
     cat: str = ""
     name: str = ""
     pid: Any = None

@@ -7,7 +7,6 @@ have other types than they should.
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ _SURROGATE = re.compile(
 _IN_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LINE_BREAK = re.compile(rb"[\t\r\n]")
 _LIST_END = re.compile(rb'\}[\s,]*(?=\]\s*(?:,\s*"|\}|$))')
+_BETWEEN = re.compile(r"[,\s]*")
 _TEXTS = ("ph", "cat", "name")
 
 
@@ -66,20 +66,22 @@ def salvaged(
     except BROKEN:
         pass
     text = data.decode("latin-1")  # one character a byte, so that places in both are the same
+    ends = iter([*seams, len(data)])
     events: list[T] = []
-    n_lost = n_tail = 0
+    n_lost = n_tail = start = end = tail = 0
     is_mended = False
-    reached = tail = 0
-    for start, end in itertools.pairwise([0, *seams, len(data)]):
-        if start < reached or start == end:
-            continue
+    while start < len(data):
+        while end <= start:
+            end = next(ends)
         event = _event(data, text, start, end, decode)
-        reached = event.end
+        if event.is_open and not is_last:
+            return Salvage(events, n_lost + n_tail, start, is_mended or n_lost + n_tail > 0)
+        start = event.end
         is_mended = is_mended or event.is_mended
         if event.found is not None:
             events += event.found
             n_lost += n_tail
-            n_tail, tail = 0, reached
+            n_tail, tail = 0, start
         else:
             n_tail += 1
     if is_last:
@@ -88,9 +90,9 @@ def salvaged(
 
 
 def cleaned(data: bytes) -> bytes:
-    """Replace bad UTF-8, raw nan and inf (by null), control characters, stray backslashes, halves.
+    """Replace bad UTF-8, raw nan and inf (by null), control characters, stray backslashes.
 
-    Halves are surrogates without their other half; a line break inside a string becomes a space.
+    A surrogate without its other half is replaced, too.
     """
     text = data.decode("utf-8", errors="replace").encode()
     text = _NOT_A_NUMBER.sub(rb"\1null", text)
@@ -125,11 +127,15 @@ def list_end(text: bytes) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Event(Generic[T]):
-    """What one piece held (None if it is lost), where the next begins, whether it was mended."""
+    """What one piece held (None if it is lost) and where the next begins.
+
+    `is_mended`: it was changed or left out; `is_open`: it goes on behind the end of the data.
+    """
 
     found: list[T] | None
     end: int
     is_mended: bool = False
+    is_open: bool = False
 
 
 def _event(
@@ -140,18 +146,35 @@ def _event(
     found = _decoded(piece, decode)
     if found is not None:
         return _Event(found, end)
-    try:
-        _, own_end = json.JSONDecoder(strict=False).raw_decode(text, start)
-    except (ValueError, RecursionError):
-        own_end = end
-    if own_end > end:
-        found = _decoded(data[start:own_end], decode)
-        if found is not None:
-            return _Event(found, own_end)
-    found = _decoded(_without_breaks(cleaned(piece)), decode)
+    own_end = _own_end(text, start, end)
+    if own_end is None:
+        return _Event(None, end, is_mended=True, is_open=True)
+    own_piece = data[start:own_end]
+    if own_end != end:
+        found = _decoded(own_piece, decode)
     if found is None:
-        found = _coerced(piece, decode)
-    return _Event(found, end, is_mended=True)
+        found = _decoded(_without_breaks(cleaned(own_piece)), decode)
+        found = _coerced(own_piece, decode) if found is None else found
+    after = _BETWEEN.match(text, own_end)
+    return _Event(found, after.end() if after else own_end, is_mended=own_end <= end)
+
+
+def _own_end(text: str, start: int, end: int) -> int | None:
+    """Where the JSON value that starts at `start` ends; `end` if it is damaged, None if it is open.
+
+    Only what the text up to `end` leaves open is looked for behind it: an error costs time in
+    proportion to the text that is looked at.
+    """
+    for piece in (text[start:end].rstrip(", \t\r\n"), text[start:]):
+        try:
+            return start + json.JSONDecoder(strict=False).raw_decode(piece)[1]
+        except json.JSONDecodeError as error:
+            is_open = error.pos >= len(piece.rstrip()) or error.msg.startswith("Unterminated")
+            if not is_open:
+                return end
+        except (ValueError, RecursionError):
+            return end
+    return None
 
 
 def _decoded(piece: bytes, decode: Callable[[bytes], list[T]]) -> list[T] | None:
@@ -162,10 +185,10 @@ def _decoded(piece: bytes, decode: Callable[[bytes], list[T]]) -> list[T] | None
 
 
 def _coerced(piece: bytes, decode: Callable[[bytes], list[T]]) -> list[T] | None:
-    """An event that is JSON but whose fields have other types: texts as text, no arguments."""
+    """An event that is JSON but holds other types or numbers beyond a double: mended or null."""
     try:
         events = json.loads(_listed(cleaned(piece)), strict=False)
-        return decode(json.dumps([_with_types(event) for event in events]).encode())
+        return decode(cleaned(json.dumps([_with_types(event) for event in events]).encode()))
     except (*BROKEN, ValueError):
         return None
 

@@ -36,6 +36,6 @@ def digits_ns(value: object) -> int | None:
         us = Decimal(str(value).strip('" '))
     except (InvalidOperation, ValueError):
         return None
-    if not us.is_finite() or abs(us) > MAX_US:
+    if not us.is_finite() or us.adjusted() > 18 or abs(us) > MAX_US:
         return None
     return int((us * 1000).to_integral_value(ROUND_HALF_EVEN))
