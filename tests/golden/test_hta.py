@@ -1,8 +1,8 @@
 """Our breakdown of whole traces against an independent recomputation of HTA's definitions.
 
 Ours are compared with sums taken from the digits of the file itself as well, and must equal those
-to the nanosecond. In µs over all kernels, copies and memsets of a file: non_compute is what is neither compute nor
-idle, mem the union of copies, comm_comp_overlap the time in which both run.
+to the nanosecond. In µs over all kernels, copies and memsets of a file: non_compute is what is
+neither compute nor idle, mem the union of copies, comm_comp_overlap the time in which both run.
 """
 
 from __future__ import annotations

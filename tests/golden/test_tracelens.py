@@ -1,9 +1,9 @@
 """The GPU timeline of whole traces against TraceLens, in ms.
 
-Three differences of definition are taken out before the two are compared, from our own tables: there
-a memset counts as computation, device events without a launch in the file are left out, and times
-are doubles. At 10¹² µs a double is 0.2 ns coarse, so that its sums over some thousand events are off
-by up to 40 ns; ours are exact.
+Three differences of definition are taken out before the two are compared, from our own tables:
+there a memset counts as computation, device events without a launch in the file are left out, and
+times are doubles. At 10¹² µs a double is 0.2 ns coarse, so that its sums over some thousand events
+are off by up to 40 ns; ours are exact.
 """
 
 from __future__ import annotations

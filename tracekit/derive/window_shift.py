@@ -19,7 +19,9 @@ from tracekit.derive.kernel_kinds import POINT_TO_POINT
 MIN_AGREEMENT = 0.9
 SLACK = 64
 """How many calls more than the difference in length a window may be shifted."""
-MAX_CANDIDATES = 32
+SAMPLE = 512
+"""Calls by which all shifts are compared before the best ones are compared by all."""
+MAX_CANDIDATES = 16
 MIN_PAIRED = 3
 """Fewer calls keep a constant distance by chance: no ground to call two ranks one group."""
 SPREAD_TOLERANCE_NS = 2_000
@@ -116,13 +118,17 @@ def _shift(sequence: _Sequence, reference: _Sequence, *, is_known: bool) -> int 
     fits = _agreeing(sequence, reference)
     if not fits:
         return None
-    best = _best([_timed(fit, sequence, reference) for fit in fits])
+    sampled = sorted(
+        (_timed(fit, sequence, reference, SAMPLE) for fit in fits),
+        key=lambda fit: (fit.spread_ns, abs(fit.shift), fit.shift),
+    )
+    best = _best([_timed(fit, sequence, reference) for fit in sampled[:MAX_CANDIDATES]])
     is_constant = best.n_paired >= MIN_PAIRED and best.spread_ns <= END_TOLERANCE_NS
     return best.shift if is_known or is_constant else None
 
 
 def _agreeing(sequence: _Sequence, reference: _Sequence) -> list[_Fit]:
-    """Shifts at which the operations agree best, the least ones, at most `MAX_CANDIDATES`."""
+    """Shifts at which the operations agree best."""
     n, m = sequence.tokens.len(), reference.tokens.len()
     reach = abs(m - n) + min(SLACK, max(n, m) - 1)
     fits = []
@@ -137,14 +143,18 @@ def _agreeing(sequence: _Sequence, reference: _Sequence) -> list[_Fit]:
     best = max((fit.agreement for fit in fits), default=0.0)
     if best < MIN_AGREEMENT:
         return []
-    close = [fit for fit in fits if fit.agreement >= best - 1e-9]
-    return sorted(close, key=lambda fit: (abs(fit.shift), fit.shift))[:MAX_CANDIDATES]
+    return [fit for fit in fits if fit.agreement >= best - 1e-9]
 
 
-def _timed(fit: _Fit, sequence: _Sequence, reference: _Sequence) -> _Fit:
-    """The fit with the median distance of the ends, and the median deviation from it."""
-    apart = sequence.ends_ns.slice(fit.mine, fit.n_paired) - reference.ends_ns.slice(
-        fit.theirs, fit.n_paired
+def _timed(fit: _Fit, sequence: _Sequence, reference: _Sequence, n_most: int | None = None) -> _Fit:
+    """The fit with the median distance of the ends, and the median deviation from it.
+
+    By all pairs, or by the `n_most` in the middle.
+    """
+    n = fit.n_paired if n_most is None else min(n_most, fit.n_paired)
+    skipped = (fit.n_paired - n) // 2
+    apart = sequence.ends_ns.slice(fit.mine + skipped, n) - reference.ends_ns.slice(
+        fit.theirs + skipped, n
     )
     middle_ns = _median(apart)
     return replace(fit, apart_ns=middle_ns, spread_ns=_median((apart - middle_ns).abs()))
@@ -159,6 +169,7 @@ def _best(fits: list[_Fit]) -> _Fit:
     """The steadiest fit; of equally steady ones that whose ends coincide, else the least shift."""
     least = min(fit.spread_ns for fit in fits)
     steady = [fit for fit in fits if fit.spread_ns <= 1.5 * least + SPREAD_TOLERANCE_NS]
+    steady.sort(key=lambda fit: (abs(fit.shift), fit.shift))
     coinciding = [fit for fit in steady if abs(fit.apart_ns) <= END_TOLERANCE_NS]
     if coinciding:
         return min(coinciding, key=lambda fit: abs(fit.apart_ns))
