@@ -17,9 +17,10 @@ import polars as pl
 if TYPE_CHECKING:
     from tracekit.store import Capture
 
-_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][\w.@+~ -]+){1,}|[\w./\\-]+\.py\b")
+_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][\w.@+~-][\w.@+~ -]*)+|[\w./\\-]+\.py\b")
 _MODULE = re.compile(r"(?<=nn\.Module: )[\w.]+")
 _SCOPED = re.compile(r"(?<=\()[\w.]+(?=\))")
+_WRAPPERS = ("FSDP", "FullyShardedDataParallel", "DistributedDataParallel")
 _WHOLE_COLUMNS = {("cpu_ops", "module"): "module"}
 _NAME_TABLES = ("cpu_ops", "annotations", "python_frames", "other_events")
 
@@ -40,7 +41,7 @@ def alias_path(path: str) -> str:
 def redacted_name(name: str) -> str:
     """A name with its paths, module names and arguments in brackets replaced by aliases."""
     text = _MODULE.sub(lambda match: alias("module", match.group()), name)
-    if name.startswith(("FSDP", "DistributedDataParallel")):
+    if name.startswith(_WRAPPERS):
         text = _SCOPED.sub(lambda match: alias("module", match.group()), text)
     return _PATH.sub(lambda match: alias("path", match.group()), text)
 
