@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracekit.findings import Severity, Status, ranked
+from tracekit.findings import HOST_THREAD, Severity, Status, ranked
 from tracekit.reports.components import (
     SEVERITY_LABELS,
     anchor,
@@ -110,18 +110,22 @@ def facts(run: RunFacts) -> tuple[tuple[str, str], ...]:
     layout = " \u00d7 ".join(f"{key.upper()} {value}" for key, value in run.layout.items())
     pairs = (
         ("Ranks", f"{n_ranks:,} of {run.world_size:,} found"),
-        (
-            "Devices",
-            f"{run.n_gpus:,} \u00d7 {shown_models or 'model not recorded'}"
-            if run.n_gpus
-            else "no GPU",
-        ),
+        ("Devices", _devices(run, shown_models)),
         ("Mean step", text(run.step_ns, Unit.NS) if run.steps else "no step found"),
         ("Steps averaged", f"{n_averaged:,} of {len(run.steps):,}"),
         ("Clock error", text(error_ns, Unit.NS) if error_ns is not None else "clocks not aligned"),
         ("Layout", layout),
     )
     return tuple((label, value) for label, value in pairs if value)
+
+
+def _devices(run: RunFacts, shown_models: str) -> str:
+    """How many devices of which model; training threads where no device was recorded."""
+    if run.device_kind == HOST_THREAD:
+        return f"none recorded, {counted(run.n_gpus, 'training thread')}"
+    if not run.n_gpus:
+        return "no GPU"
+    return f"{run.n_gpus:,} \u00d7 {shown_models or 'model not recorded'}"
 
 
 def efficiency_bars(efficiency: Efficiency) -> tuple[Bar, ...]:
@@ -154,7 +158,7 @@ def notices(result: Result) -> tuple[str, ...]:
     """What weakens every figure of the page."""
     run = result.run
     sentences = []
-    if run.device_kind == "host thread":
+    if run.device_kind == HOST_THREAD:
         sentences.append(HOST_SENTENCE)
     if run.missing_ranks:
         n_missing = len(run.missing_ranks)

@@ -23,6 +23,8 @@ from tracekit.detectors import detectors, findings_of
 from tracekit.engine import map_ranks
 from tracekit.errors import UsageError
 from tracekit.findings import (
+    GPU,
+    HOST_THREAD,
     Efficiency,
     Parts,
     Quality,
@@ -167,7 +169,7 @@ def _run_facts(run: Run, rows: pl.DataFrame, chosen: Averages, means: pl.DataFra
         devices=tuple(sorted({model for listed in models.values() for model in listed})),
         layout=run.manifest.layout,
         clock_error_ns=None,
-        device_kind="gpu" if has_device_events(run) else "host thread",
+        device_kind=GPU if has_device_events(run) else HOST_THREAD,
         step_ns=_number(means["dur_ns"].mean()) if means.height else 0.0,
         n_gpus=means.height,
     )

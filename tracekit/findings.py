@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA_VERSION = 1
+GPU, HOST_THREAD = "gpu", "host thread"
+"""What stands for a device in `RunFacts.device_kind`: a GPU, or the training thread without one."""
 
 Cell = str | int | float | bool | None
 """What a table of evidence may hold."""

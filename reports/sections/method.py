@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracekit.findings import HOST_THREAD
 from tracekit.reports.first_screen import HOST_SENTENCE
 from tracekit.reports.mean_step import PARTS
 from tracekit.reports.templating import rendered
@@ -25,7 +26,7 @@ def render(result: Result, /) -> Markup | None:
         "method.html.j2",
         run=run,
         parts=PARTS,
-        host_sentence=HOST_SENTENCE if run.device_kind == "host thread" else "",
+        host_sentence=HOST_SENTENCE if run.device_kind == HOST_THREAD else "",
         clock=None if run.clock_error_ns is None else text(run.clock_error_ns, Unit.NS),
         version=result.tracekit_version,
         created=result.created,
