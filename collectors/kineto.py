@@ -189,8 +189,10 @@ def _check_events(path: Path, collected: Collected, reading: Reading) -> None:
 def _why_empty(reading: Reading) -> str:
     if reading.n_lost:
         return f"all of its {reading.n_lost + reading.n_events} events are damaged"
+    if reading.n_events == 0 and reading.is_truncated:
+        return reading.cut.why or "cut, or damaged, before its first event ends"
     if reading.n_events == 0:
-        return reading.cut.why or "the list of events is empty"
+        return "the list of events is empty"
     return (
         f"{reading.n_events} events, none of a profiler (no complete event with a category): "
         "a Chrome trace of another tool"

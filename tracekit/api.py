@@ -117,6 +117,8 @@ def analyze(
         InputError: nothing there can be analysed.
         UsageError: an argument does not fit.
     """
+    if ranks is not None and not ranks:
+        raise UsageError("ranks: none are given", hint="Leave it out to analyse all.")
     limits = config or Config()
     check_config(limits, {each.id: each.limits for each in detectors().values()})
     make = partial(
