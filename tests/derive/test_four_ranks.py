@@ -176,3 +176,12 @@ def test_no_finding_names_a_rank_or_is_more_than_a_note(four_ranks, letter):
     assert stragglers(result) == []
     assert {f.severity for f in result.findings} <= {None, Severity.INFO}
     assert all(f.status is not Status.FAILED for f in result.findings)
+
+
+def test_the_order_of_the_files_does_not_matter(traces):
+    files = sorted((traces / "traces/collectives-4-ranks/A_truth").glob("*.json"))
+    forwards, backwards = (
+        tracekit.analyze(order, engine="local:1") for order in (files, files[::-1])
+    )
+    assert forwards.findings == backwards.findings
+    assert forwards.whole == backwards.whole

@@ -128,6 +128,20 @@ def test_a_blocking_call_that_began_in_the_gap_waited_for_nothing(make_run, trac
     assert parts(make_run(trace)) == [(100, 200, "launch-overhead")]
 
 
+def test_a_device_clock_that_is_early_hides_no_blocking_call(make_run, trace):
+    # the first kernel starts 30 µs before it is launched: device times are 30 µs early at least
+    trace.kernel(-40, 10, launched=(-10, 1))
+    gap(trace).call(120, 20, "cudaStreamSynchronize", role="sync").op(150, 130, "aten::add")
+    assert parts(make_run(trace))[-1] == (100, 200, "host-sync")
+
+
+def test_a_memset_does_not_block(make_run, trace):
+    trace.kernel(0, 60, launched=(-10, 2))
+    trace.copy(60, 40, "memset", launched=(10, 95), call="cudaMemset")
+    trace.kernel(300, 10, launched=(295, 5))
+    assert parts(make_run(trace)) == [(100, 200, "host-other")]
+
+
 def test_a_query_does_not_block(make_run, trace):
     gap(trace).call(95, 10, "cudaEventQuery", role="sync").op(110, 170, "aten::add")
     assert parts(make_run(trace)) == [(100, 200, "launch-overhead")]

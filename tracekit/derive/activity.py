@@ -31,6 +31,7 @@ COLUMNS = (
     "kind",
     "stream",
     "correlation",
+    "work",
     "launch_start_ns",
     "launch_end_ns",
     "launch_thread",
@@ -47,6 +48,7 @@ def activity(run: Run, rank: int) -> pl.LazyFrame:
 
     Returns:
         `COLUMNS`: `class` is compute, communication or copy; `kind` the kernel's or the copy's;
+        `work` how much one kernel does as far as it is recorded (its grid, an operator's shapes);
         the launch columns are null where the launch is not in the file.
     """
     return _on_devices(run, rank) if has_device_events(run) else _on_thread(run, rank)
@@ -101,6 +103,7 @@ def _on_devices(run: Run, rank: int) -> pl.LazyFrame:
         "kind",
         "stream",
         "correlation",
+        pl.format("{} blocks", "grid_blocks").alias("work"),
     )
     copies = run.scan("copies", rank).select(
         "device",
@@ -111,6 +114,7 @@ def _on_devices(run: Run, rank: int) -> pl.LazyFrame:
         "kind",
         "stream",
         "correlation",
+        pl.lit(None, dtype=pl.String).alias("work"),
     )
     calls = (
         run.scan("launches", rank)
@@ -147,6 +151,7 @@ def _on_thread(run: Run, rank: int) -> pl.LazyFrame:
         **place,
         **{"class": pl.lit(COMPUTE)},
         kind=pl.lit("operator"),
+        work=pl.col("shapes"),
         stream=pl.col("thread"),
         launch_thread=pl.col("thread"),
     )
@@ -157,6 +162,7 @@ def _on_thread(run: Run, rank: int) -> pl.LazyFrame:
             **place,
             **{"class": pl.lit(COMMUNICATION)},
             kind=pl.lit(COMMUNICATION),
+            work=pl.lit(None, dtype=pl.String),
             launch_thread=pl.col("stream"),
         )
     )

@@ -26,13 +26,14 @@ MIN_SHOWN_SHARE = 0.1
 _SYNC = "sync"
 
 
-def with_cause(run: Run, rank: int, host: pl.DataFrame) -> pl.DataFrame:
+def with_cause(run: Run, rank: int, host: pl.DataFrame, skew_ns: int = 0) -> pl.DataFrame:
     """Give each part of idle time that the host owes its cause, and the call it fell in.
 
     Args:
         run: the run.
         rank: its rank.
         host: device, launch_thread, start_ns, end_ns; none empty.
+        skew_ns: how early the device's times are against the host's, at least.
 
     Returns:
         The same rows with `cause` and `detail`, in the same order.
@@ -50,7 +51,7 @@ def with_cause(run: Run, rank: int, host: pl.DataFrame) -> pl.DataFrame:
         **covered,
         **{f"in_{LAUNCH_OVERHEAD}": everything - special, f"in_{HOST_OTHER}": length - everything},
     )
-    drained = _draining_call(parts, calls)
+    drained = _draining_call(parts, calls, skew_ns)
     cause = pl.when(pl.col("sync").is_not_null()).then(pl.lit(HOST_SYNC)).otherwise(_most())
     if (host["device"] == HOST_DEVICE).all():
         cause = pl.when(cause == LAUNCH_OVERHEAD).then(pl.lit(HOST_OTHER)).otherwise(cause)
@@ -112,21 +113,23 @@ def host_calls(run: Run, rank: int) -> pl.DataFrame:
 
 def _call_class() -> pl.Expr:
     """Class of a runtime call; a copy blocks where it is synchronous or its memory is pageable."""
-    is_async = pl.col("name").str.contains("Async|Peer") & pl.col("is_pageable").is_null()
-    is_blocking = (pl.col("role") == "sync") & ~pl.col("name").str.contains("Query")
-    is_blocking |= (pl.col("role") == "copy") & ~is_async
+    name, role = pl.col("name"), pl.col("role")
+    is_synchronous = name.str.contains(r"^(?:cuda|hip|cu)Memcpy") & ~name.str.contains("Async|Peer")
+    is_blocking = ((role == "sync") & ~name.str.contains("Query")) | (
+        (role == "copy") & (is_synchronous | pl.col("is_pageable").is_not_null())
+    )
     return (
         pl.when(is_blocking)
         .then(pl.lit(_SYNC))
-        .when(pl.col("role") == "allocation")
+        .when(role == "allocation")
         .then(pl.lit(ALLOCATOR))
-        .when(pl.col("role") == "module-load")
+        .when(role == "module-load")
         .then(pl.lit(COMPILATION))
         .otherwise(pl.lit("launch"))
     )
 
 
-def _draining_call(parts: pl.DataFrame, calls: pl.DataFrame) -> pl.Series:
+def _draining_call(parts: pl.DataFrame, calls: pl.DataFrame, skew_ns: int) -> pl.Series:
     """The blocking call that drained the queue before each part, with its operator; null if none.
 
     It began while the device still worked, so it waited for it, and ended inside the part or at
@@ -148,12 +151,12 @@ def _draining_call(parts: pl.DataFrame, calls: pl.DataFrame) -> pl.Series:
         .otherwise("name"),
     )
     found = (
-        parts.select("thread", "start_ns", "end_ns")
+        parts.select("thread", "start_ns", "end_ns", idle_ns=pl.col("start_ns") + skew_ns)
         .with_row_index("row")
-        .sort("start_ns")
+        .sort("idle_ns")
         .join_asof(
             syncs.sort("began_ns"),
-            left_on="start_ns",
+            left_on="idle_ns",
             right_on="began_ns",
             by="thread",
             strategy="backward",

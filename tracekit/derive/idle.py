@@ -36,6 +36,7 @@ IDLE = Table(
 NOT_RECORDED, LATENCY, DEPENDENCY, HOST = "not recorded", "launch latency", "dependency", "host"
 LATENCY_FLOOR_NS = 20_000
 """Most a device takes to start a launched kernel: 1–2 µs on NVIDIA, 9 µs on MI300."""
+MAX_SKEW_NS = 200_000
 
 
 def idle(run: Run, rank: int) -> pl.LazyFrame:
@@ -50,7 +51,7 @@ def _idle(run: Run, rank: int) -> pl.DataFrame:
     parts = _parts(_with_launch(events))
     host = parts.filter(pl.col("cause") == HOST).drop("cause")
     rest = parts.filter(pl.col("cause") != HOST).with_columns(detail=pl.lit(""))
-    named = with_cause(run, rank, host) if host.height else rest.clear()
+    named = with_cause(run, rank, host, skew_ns(events)) if host.height else rest.clear()
     steps = windows(run, rank).select("device", "step", opens_ns="start_ns", closes_ns="end_ns")
     return (
         pl.concat([named.select(rest.columns), rest])
@@ -89,6 +90,16 @@ def _with_launch(events: pl.DataFrame) -> pl.DataFrame:
             validate="m:1",
         )
     )
+
+
+def skew_ns(events: pl.DataFrame) -> int:
+    """How early the device's times are, at least: nothing starts before the call that launched it.
+
+    Some captures convert device times badly: whole traces lie up to some tens of µs early.
+    """
+    early = (pl.col("launch_start_ns") - pl.col("start_ns")).max()
+    found = events.select(early=early.fill_null(0).clip(0, MAX_SKEW_NS)).item()
+    return int(found)
 
 
 def floor_ns() -> pl.Expr:

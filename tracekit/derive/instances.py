@@ -78,7 +78,8 @@ def _with_group(calls: pl.DataFrame) -> pl.DataFrame:
     """Add `group_key`, `group_label` and the communicator's place among those of its rank.
 
     A group is its name and members; point-to-point calls are keyed by sender and receiver instead.
-    Where neither is recorded the communicator is its stream, by order of streams on the rank.
+    Where members are not recorded the communicator is its name, else its stream, by the order of
+    streams on the rank.
     """
     stream_order = pl.col("stream").fill_null(-1).rank("dense").over("rank").cast(pl.Int64)
     members = pl.col("members").list.sort()
@@ -86,7 +87,9 @@ def _with_group(calls: pl.DataFrame) -> pl.DataFrame:
     name = pl.col("group").fill_null("")
     sender, receiver = _ends()
     return calls.with_columns(
-        communicator=pl.format("stream {}", stream_order),
+        communicator=pl.coalesce(
+            pl.format("group {}", "group"), pl.format("stream {}", stream_order)
+        ),
         group_key=pl.when(sender.is_not_null() & receiver.is_not_null())
         .then(pl.format("{} → {} {}", sender, receiver, name))
         .when(members.is_not_null())

@@ -1,4 +1,8 @@
-"""Compute kernels of each rank by name over the averaged steps: how many, how long."""
+"""Compute kernels of each rank over the averaged steps: how many, how long.
+
+Two kernels are the same where their name and the work of one are: a larger grid, or an operator on
+larger shapes, is more work and no slower device.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +20,22 @@ if TYPE_CHECKING:
 
 KERNEL_TOTALS = Table(
     "kernel_totals",
-    "compute kernel name in one step of one rank",
+    "compute kernel of one name and size in one step of one rank",
     (
         DEVICE,
         Column("step", I64, "", "step in whose window the kernels start"),
         NAME,
         Column("kind", TEXT, "", "kind of the kernel"),
+        Column("work", TEXT, "", "grid or shapes; null when not recorded"),
         Column("n_kernels", I64, "", "how many started"),
         Column("total_ns", I64, "ns", "sum of their durations"),
     ),
 )
+_SAME = ["name", "kind", "work"]
 
 
 def kernel_totals(run: Run, rank: int) -> pl.LazyFrame:
-    """Totals of one rank (`KERNEL_TOTALS`), sorted by device, step and name."""
+    """Totals of one rank (`KERNEL_TOTALS`), sorted by device, step, name and work."""
     return cached(run, KERNEL_TOTALS, lambda: _totals(run, rank), rank)
 
 
@@ -37,28 +43,28 @@ def differences(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
     """How each rank's compute differs from the median rank, in ns a step: slower, or more of it.
 
     Returns:
-        `rank`, `slower_ns` (same kernels, longer than the median rank's mean), `more_ns` (more or
-        fewer kernels than the median rank's count), `kind` (kind of kernel that differs most);
-        sorted by rank. Both are Float64 and may be negative.
+        `rank`, `slower_ns` (same kernels, longer than the median rank's mean), `more_ns` (more,
+        fewer or other kernels than the median rank's), `kind` (kind that differs most); sorted by
+        rank. Both are Float64 and may be negative.
     """
     rows = pl.concat(
         [
             kernel_totals(run, rank)
             .filter(pl.col("step").is_in(list(steps)))
-            .group_by("name", "kind")
+            .group_by(_SAME)
             .agg(pl.col("n_kernels", "total_ns").sum())
             .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
             for rank in run.ranks
         ]
     ).collect()
-    names = rows.select("name", "kind").unique()
-    grid = names.join(pl.DataFrame({"rank": list(run.ranks)}), how="cross").join(
-        rows, on=["rank", "name", "kind"], how="left"
+    kernels = rows.select(_SAME).unique()
+    grid = kernels.join(pl.DataFrame({"rank": list(run.ranks)}), how="cross").join(
+        rows, on=["rank", *_SAME], how="left", nulls_equal=True, validate="1:1"
     )
     mean_ns = pl.col("total_ns") / pl.col("n_kernels")
-    typical_ns = mean_ns.median().over("name")
+    typical_ns = mean_ns.median().over("name", "work")
     count = pl.col("n_kernels").fill_null(0)
-    typical_count = count.median().over("name")
+    typical_count = count.median().over("name", "work")
     n_steps = max(len(steps), 1)
     detail = grid.with_columns(
         slower_ns=((mean_ns - typical_ns) * count).fill_null(0.0) / n_steps,
@@ -92,11 +98,11 @@ def _totals(run: Run, rank: int) -> pl.DataFrame:
             check_sortedness=False,
         )
         .filter(pl.col("start_ns") < pl.col("closes_ns"))
-        .group_by("device", "step", "name", "kind")
+        .group_by("device", "step", *_SAME)
         .agg(
             n_kernels=pl.len().cast(pl.Int64),
             total_ns=(pl.col("end_ns") - pl.col("start_ns")).sum(),
         )
-        .sort("device", "step", "name")
+        .sort("device", "step", "name", "work")
         .select(list(KERNEL_TOTALS.schema))
     )

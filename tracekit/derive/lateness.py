@@ -46,6 +46,16 @@ def late_calls(run: Run) -> pl.DataFrame:
     return cached(run, LATENESS, lambda: _late_calls(run)).collect()
 
 
+def compared_calls(run: Run) -> pl.DataFrame:
+    """Collectives with a known wait (`WAITS`); where devices were recorded, those on devices only.
+
+    A gloo barrier of such a job keeps the host waiting, not the device.
+    """
+    is_on_device = ~pl.col("name").str.starts_with("gloo:")
+    known = waits(run).filter(pl.col("wait_ns").is_not_null())
+    return (known.filter(is_on_device) if has_device_events(run) else known).collect()
+
+
 def is_late() -> pl.Expr:
     """Whether a rank is late in an instance: beyond its error and half of the greatest lateness."""
     late = pl.col("late_ns")
@@ -54,7 +64,7 @@ def is_late() -> pl.Expr:
 
 
 def _late_calls(run: Run) -> pl.DataFrame:
-    calls = waits(run).filter(pl.col("wait_ns").is_not_null()).collect()
+    calls = compared_calls(run)
     if calls.is_empty():
         return LATENESS.empty()
     by_rank = calls.partition_by("rank", as_dict=True)

@@ -1,8 +1,8 @@
 """Why a rank was late: its mean step against the median peer's, part by part.
 
 The late rank's extra time is where its step differs from its peers': the same kernels slower, more
-kernels, copies, or its device idle for a cause on the host. The peers' extra time is the waiting.
-Where the training thread stands for the device, slow operators mean a slow host.
+or bigger kernels, copies, or its device idle for a cause on the host. The peers' extra time is the
+waiting. Where the training thread stands for the device, slow operators mean a slow host.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _CAUSES = {
     "same kernels slower": Cause.SLOW_DEVICE,
-    "more kernels": Cause.DATA_IMBALANCE,
+    "more or bigger kernels": Cause.DATA_IMBALANCE,
     "copies": Cause.COPY_IN_OUT,
     "host-sync": Cause.HOST_SYNC,
     "input-pipeline": Cause.INPUT_PIPELINE,
@@ -57,8 +57,8 @@ def differences_from_peers(run: Run, ranks: tuple[int, ...]) -> pl.DataFrame:
     """The mean step of some ranks (their median) against the median of all others, in ns a step.
 
     Returns:
-        `part` (same kernels slower, more kernels, copies, or a cause of idle time), `own_ns`,
-        `peer_ns`, `extra_ns` (own − peer), all Float64; extra first.
+        `part` (same kernels slower, more or bigger kernels, copies, or a cause of idle time),
+        `own_ns`, `peer_ns`, `extra_ns` (own − peer), all Float64; extra first.
     """
     parts = _parts_by_rank(run)
     is_own = pl.col("rank").is_in(list(ranks))
@@ -83,7 +83,7 @@ def _parts_by_rank(run: Run) -> pl.DataFrame:
     table = pl.concat(
         [
             kernels.select("rank", part=pl.lit("same kernels slower"), dur_ns="slower_ns"),
-            kernels.select("rank", part=pl.lit("more kernels"), dur_ns="more_ns"),
+            kernels.select("rank", part=pl.lit("more or bigger kernels"), dur_ns="more_ns"),
             copies.select("rank", part=pl.lit("copies"), dur_ns="dur_ns"),
             idle_by_cause(run, steps).select("rank", part="cause", dur_ns=idle_ns),
         ]

@@ -140,7 +140,7 @@ def _title(slow: list[int], excess_ns: float, mean_ns: float) -> str:
 
 
 def _cause(run: Run, kernels: pl.DataFrame, slow: list[int]) -> Cause:
-    """More kernels than the median rank, or the same ones slower."""
+    """More or bigger kernels than the median rank's, or the same ones slower."""
     own = kernels.filter(pl.col("rank").is_in(slow))
     more, slower = number(own["more_ns"].sum()), number(own["slower_ns"].sum())
     return Cause.DATA_IMBALANCE if more >= slower else cause_of_slowness(run)
@@ -159,7 +159,7 @@ def _by_rank(means: pl.DataFrame, kernels: pl.DataFrame) -> Evidence:
             Column("rank"),
             Column("compute", Unit.NS),
             Column("same kernels slower than the median rank", Unit.NS),
-            Column("more kernels than the median rank", Unit.NS),
+            Column("more or bigger kernels than the median rank", Unit.NS),
             Column("kind that differs most"),
             Column("own exposed waiting", Unit.NS),
         ),

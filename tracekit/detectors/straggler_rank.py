@@ -44,9 +44,8 @@ import polars as pl
 
 from tracekit.derive.averages import averages, breakdowns, mean_steps
 from tracekit.derive.culprits import by_instance, ranked_culprits, with_culprit
-from tracekit.derive.lateness import late_calls
+from tracekit.derive.lateness import compared_calls, late_calls
 from tracekit.derive.savings import saving
-from tracekit.derive.waits import waits
 from tracekit.derive.why_late import cause_of_lateness, differences_from_peers
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
 from tracekit.findings import (
@@ -112,7 +111,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     """One finding per culprit, or one that ranks take turns, or a clear one."""
     rows = breakdowns(run)
     steps = averages(run, rows).steps
-    usable = waits(run).filter(pl.col("wait_ns").is_not_null()).collect()
+    usable = compared_calls(run)
     means = mean_steps(rows)
     if usable.is_empty() or means.is_empty():
         return (skipped(DETECTOR, _why_skipped(run)),)
@@ -152,7 +151,7 @@ def _found(seen: _Seen, row: dict[str, Any]) -> Finding:
         DETECTOR,
         Status.FOUND,
         subject=who,
-        title=f"R{who[1:]} {makes} the others wait {text(high_ns, Unit.NS)} a step",
+        title=f"{who.capitalize()} {makes} the others wait {text(high_ns, Unit.NS)} a step",
         cause=cause,
         ranks=tuple(ranks),
         groups=(str(row["group"]),),

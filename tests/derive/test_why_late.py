@@ -1,0 +1,102 @@
+"""What differs between a rank's mean step and its peers': kernels, copies, idle time (µs)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tracekit.derive.averages import averages, breakdowns
+from tracekit.derive.kernel_totals import differences
+from tracekit.derive.why_late import (
+    cause_of,
+    cause_of_lateness,
+    cause_of_slowness,
+    differences_from_peers,
+    idle_by_cause,
+)
+from tracekit.findings import Cause
+
+MORE = "more or bigger kernels"
+SLOWER = "same kernels slower"
+
+
+def job(runs, steps_of):
+    """Four ranks, five steps of 1,000 µs; `steps_of(rank)` lists kernels (name, µs, grid)."""
+    traces = {rank: runs.Trace() for rank in range(4)}
+    for rank, trace in traces.items():
+        for step in range(1, 6):
+            at = 1000 * step
+            trace.step(step, at - 20, 1000)
+            for name, dur, grid in steps_of(rank):
+                trace.kernel(at, dur, name, launched=at - 10)
+                trace.rows["kernels"][-1]["grid_blocks"] = grid
+                at += dur
+    return traces
+
+
+def differ_us(run):
+    steps = averages(run, breakdowns(run)).steps
+    rows = differences(run, steps).select("rank", "slower_ns", "more_ns", "kind").rows()
+    return {rank: (slower / 1000, more / 1000, kind) for rank, slower, more, kind in rows}
+
+
+def test_the_same_kernels_that_take_longer_are_slower(make_run, runs):
+    run = make_run(job(runs, lambda rank: [("gemm", 120 if rank == 3 else 100, 64)] * 2))
+    assert differ_us(run)[3] == (40, 0, "gemm")  # two kernels of 120 instead of 100 µs
+    assert differ_us(run)[0] == (0, 0, "gemm")
+
+
+def test_more_of_the_same_kernels_are_more(make_run, runs):
+    run = make_run(job(runs, lambda rank: [("gemm", 100, 64)] * (3 if rank == 3 else 2)))
+    assert differ_us(run)[3] == (0, 100, "gemm")
+
+
+def test_a_larger_grid_is_more_work_and_no_slower_device(make_run, runs):
+    big, usual = ("gemm", 150, 96), ("gemm", 100, 64)
+    run = make_run(job(runs, lambda rank: [big if rank == 3 else usual] * 2))
+    assert differ_us(run)[3] == (0, 100, "gemm")  # 2 × 150 of one size for 2 × 100 of another
+
+
+def test_the_part_that_differs_most_comes_first(make_run, runs):
+    run = make_run(job(runs, lambda rank: [("gemm", 120 if rank == 3 else 100, 64)]))
+    parts = differences_from_peers(run, (3,))
+    assert parts.row(0, named=True) == {
+        "part": SLOWER,
+        "own_ns": 20_000,
+        "peer_ns": 0,
+        "extra_ns": 20_000,
+    }
+    assert set(parts["part"]) >= {SLOWER, MORE, "copies", "host-other"}
+
+
+def test_several_ranks_are_compared_with_all_others(make_run, runs):
+    run = make_run(job(runs, lambda rank: [("gemm", 140 if rank > 1 else 100, 64)]))
+    parts = differences_from_peers(run, (2, 3))
+    assert parts["part"][0] == SLOWER
+    assert parts["extra_ns"][0] == 40_000
+
+
+def test_idle_time_is_summed_by_rank_and_cause(make_run, runs):
+    run = make_run(job(runs, lambda rank: [("gemm", 600 - 100 * rank, 64)]))
+    rows = idle_by_cause(run, (2, 3)).filter(cause="host-other")
+    # each step is idle after 600 − 100 · rank of 1,000 µs, up to its launch, 9 µs before
+    assert rows.select("rank", "dur_ns").rows() == [
+        (rank, 2 * 1000 * (391 + 100 * rank)) for rank in range(4)
+    ]
+
+
+def test_causes_of_parts(make_run, runs, trace):
+    device = make_run({0: runs.Trace().kernel(0, 1)})
+    host = make_run(trace.op(0, 1))
+    assert cause_of_slowness(device) is Cause.SLOW_DEVICE
+    assert cause_of_slowness(host) is Cause.SLOW_HOST
+    assert cause_of_lateness(device, SLOWER) is Cause.SLOW_DEVICE
+    assert cause_of_lateness(host, SLOWER) is Cause.SLOW_HOST
+    assert cause_of_lateness(device, "launch-overhead") is Cause.SLOW_HOST
+    assert cause_of("launch-overhead") is Cause.LAUNCH_OVERHEAD
+    assert cause_of(MORE) is Cause.DATA_IMBALANCE
+    assert cause_of("dependency") is Cause.UNKNOWN
+
+
+@pytest.mark.parametrize("part", ["input-pipeline", "allocator", "host-sync", "compilation"])
+def test_a_cause_on_the_host_keeps_its_name(make_run, trace, part):
+    assert cause_of_lateness(make_run(trace), part).value == part
