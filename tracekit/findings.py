@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -111,10 +112,19 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A low and a high end, both of the unit the field's name says."""
+    """A low and a high end, both of the unit the field's name says, and finite.
+
+    Raises:
+        ValueError: an end is infinite or not a number, or the low one is above the high one.
+    """
 
     low: float
     high: float
+
+    def __post_init__(self) -> None:
+        """Refuse what is no range."""
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
+            raise ValueError(f"not a range: {self.low} to {self.high}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -21,10 +22,19 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A value with its unit."""
+    """A value with its unit. It is finite: JSON has no other numbers.
+
+    Raises:
+        ValueError: the value is infinite or not a number.
+    """
 
     value: float
     unit: Unit
+
+    def __post_init__(self) -> None:
+        """Refuse what no one can act on."""
+        if not math.isfinite(self.value):
+            raise ValueError(f"not a quantity: {self.value} {self.unit}")
 
     def __str__(self) -> str:
         """Text for people, as in "1.23 ms" or "4.5 %"."""
