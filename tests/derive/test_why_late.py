@@ -100,3 +100,20 @@ def test_causes_of_parts(make_run, runs, trace):
 @pytest.mark.parametrize("part", ["input-pipeline", "allocator", "host-sync", "compilation"])
 def test_a_cause_on_the_host_keeps_its_name(make_run, trace, part):
     assert cause_of_lateness(make_run(trace), part).value == part
+
+
+def test_a_rank_that_loads_data_after_a_call_that_all_make_differs_in_the_loading(make_run, runs):
+    traces = {rank: runs.Trace() for rank in range(4)}
+    for rank, trace in traces.items():
+        for step in range(1, 6):
+            at = 1000 * step
+            load = 300 if rank == 1 else 0
+            trace.step(step, at - 1, 1000)
+            trace.kernel(at, 500, launched=at - 1)
+            trace.call(at + 10, 492, "cudaStreamSynchronize", role="sync")  # the loss is printed
+            trace.op(at + 510, load, "enumerate(DataLoader)#x.__next__")
+            trace.kernel(at + 600 + load, 10, launched=at + 590 + load)
+    run = make_run(traces)
+    assert differences_from_peers(run, (1,)).row(0)[0] == "input-pipeline"
+    assert set(idle_by_cause(run, (2, 3)).filter(rank=1)["cause"]) >= {"host-sync"}
+    assert "input-pipeline" not in set(idle_by_cause(run, (2, 3))["cause"])

@@ -170,6 +170,13 @@ def test_one_averaged_step_makes_it_unsure(make_run, runs):
     assert found.confidence.reason.endswith("one step only")
 
 
+@pytest.mark.parametrize(("n_steps", "level"), [(8, Level.MEDIUM), (6, Level.LOW)])
+def test_once_a_step_is_enough_where_the_error_is_small(make_run, runs, n_steps, level):
+    # 6 averaged steps with one collective each, or 4
+    (found,) = finding_of(make_run(job(runs, only(2, 600), n_steps=n_steps, n_collectives=1)))
+    assert (found.status, found.confidence.level) == (Status.FOUND, level)
+
+
 def test_ranks_that_lead_a_step_each_take_turns(make_run, runs):
     late = lambda rank, step, _number: 250 if rank == step % 4 else 0  # noqa: E731
     (found,) = finding_of(make_run(job(runs, late)))

@@ -36,7 +36,8 @@ def with_cause(run: Run, rank: int, host: pl.DataFrame, skew_ns: int = 0) -> pl.
         skew_ns: how early the device's times are against the host's, at least.
 
     Returns:
-        The same rows with `cause` and `detail`, in the same order.
+        The same rows, in the same order, with `cause`, `meanwhile` (the class of host work that
+        covers most of the part, whether or not a call had drained the queue) and `detail`.
     """
     calls = host_calls(run, rank)
     parts = _with_thread(host, calls, training_thread(run, rank))
@@ -52,12 +53,17 @@ def with_cause(run: Run, rank: int, host: pl.DataFrame, skew_ns: int = 0) -> pl.
         **{f"in_{LAUNCH_OVERHEAD}": everything - special, f"in_{HOST_OTHER}": length - everything},
     )
     drained = _draining_call(parts, calls, skew_ns)
-    cause = pl.when(pl.col("sync").is_not_null()).then(pl.lit(HOST_SYNC)).otherwise(_most())
+    meanwhile = _most()
     if (host["device"] == HOST_DEVICE).all():
-        cause = pl.when(cause == LAUNCH_OVERHEAD).then(pl.lit(HOST_OTHER)).otherwise(cause)
-    named = _open_call(parts, calls)
-    return table.with_columns(sync=drained).select(
-        *host.columns, cause=cause, detail=pl.coalesce("sync", named, pl.lit(""))
+        is_launch = meanwhile == LAUNCH_OVERHEAD
+        meanwhile = pl.when(is_launch).then(pl.lit(HOST_OTHER)).otherwise(meanwhile)
+    is_drained = pl.col("sync").is_not_null()
+    return (
+        table.with_columns(sync=drained, named=_open_call(parts, calls), meanwhile=meanwhile)
+        .with_columns(cause=pl.when(is_drained).then(pl.lit(HOST_SYNC)).otherwise("meanwhile"))
+        .select(
+            *host.columns, "cause", "meanwhile", detail=pl.coalesce("sync", "named", pl.lit(""))
+        )
     )
 
 

@@ -30,6 +30,9 @@ IDLE = Table(
         START,
         DUR,
         Column("cause", TEXT, "", "host-sync, input-pipeline, launch-overhead, host-other, …"),
+        Column(
+            "meanwhile", TEXT, "", "what the host did for most of the part; empty: not its part"
+        ),
         Column("detail", TEXT, "", "host call in which the part fell, or that came before it"),
     ),
 )
@@ -50,7 +53,8 @@ def _idle(run: Run, rank: int) -> pl.DataFrame:
         return IDLE.empty()
     parts = _parts(_with_launch(events))
     host = parts.filter(pl.col("cause") == HOST).drop("cause")
-    rest = parts.filter(pl.col("cause") != HOST).with_columns(detail=pl.lit(""))
+    nothing = {"meanwhile": pl.lit(""), "detail": pl.lit("")}
+    rest = parts.filter(pl.col("cause") != HOST).with_columns(**nothing)
     named = with_cause(run, rank, host, skew_ns(events)) if host.height else rest.clear()
     steps = windows(run, rank).select("device", "step", opens_ns="start_ns", closes_ns="end_ns")
     return (

@@ -3,6 +3,9 @@
 The late rank's extra time is where its step differs from its peers': the same kernels slower, more
 or bigger kernels, copies, or its device idle for a cause on the host. The peers' extra time is the
 waiting. Where the training thread stands for the device, slow operators mean a slow host.
+
+A call that drains the queue drains it on all ranks: where the late rank then loads data, it is the
+loading in which it differs, though the idle time itself is owed to the call.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import polars as pl
 
 from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import averages, breakdowns, mean_steps
+from tracekit.derive.host_kinds import CLASSES
 from tracekit.derive.idle import idle
 from tracekit.derive.kernel_totals import differences
 from tracekit.findings import Cause
@@ -85,7 +89,7 @@ def _parts_by_rank(run: Run) -> pl.DataFrame:
             kernels.select("rank", part=pl.lit("same kernels slower"), dur_ns="slower_ns"),
             kernels.select("rank", part=pl.lit("more or bigger kernels"), dur_ns="more_ns"),
             copies.select("rank", part=pl.lit("copies"), dur_ns="dur_ns"),
-            idle_by_cause(run, steps).select("rank", part="cause", dur_ns=idle_ns),
+            idle_by_cause(run, steps, _stall()).select("rank", part="cause", dur_ns=idle_ns),
         ]
     )
     return (
@@ -97,19 +101,26 @@ def _parts_by_rank(run: Run) -> pl.DataFrame:
     )
 
 
-def idle_by_cause(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
+def _stall() -> pl.Expr:
+    """Cause of an idle part, a named class of host work before the call that drained the queue."""
+    is_named = pl.col("meanwhile").is_in(CLASSES)
+    return pl.when(is_named).then("meanwhile").otherwise("cause")
+
+
+def idle_by_cause(run: Run, steps: tuple[int, ...], cause: pl.Expr | None = None) -> pl.DataFrame:
     """Idle time of each rank by cause in the given steps: `rank`, `cause`, `detail`, `dur_ns`.
 
     `detail` is the host call in which the longest idle part of that cause fell. Sorted by rank,
     longest first.
     """
+    named = (pl.col("cause") if cause is None else cause).alias("cause")
     return (
         pl.concat(
             [
                 idle(run, rank)
                 .filter(pl.col("step").is_in(list(steps)))
                 .sort("dur_ns", descending=True)
-                .group_by("cause", maintain_order=True)
+                .group_by(named, maintain_order=True)
                 .agg(pl.col("dur_ns").sum(), pl.col("detail").first())
                 .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), "cause", "detail", "dur_ns")
                 for rank in run.ranks

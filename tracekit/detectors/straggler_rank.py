@@ -186,7 +186,8 @@ def _confidence(seen: _Seen, n_late: int, error_share: float, cause: Cause) -> C
         return Confidence(Level.LOW, f"{what}; ranks are missing, and one may be later still")
     if seen.n_steps == 1:
         return Confidence(Level.LOW, f"{what}; one step only")
-    if n_late < 10 or error_share > 0.3:
+    is_exact = error_share <= 0.1
+    if n_late < (5 if is_exact else 10) or error_share > 0.3:
         return Confidence(Level.LOW, what)
     more = "; what it did instead is not recorded" if cause is Cause.UNKNOWN else ""
     return Confidence(Level.MEDIUM, f"{what}; clocks are not aligned{more}")
