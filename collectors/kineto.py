@@ -33,7 +33,7 @@ from tracekit.schema import (
     STEPS,
     SYNCS,
 )
-from tracekit.store import Capture, Check, SourceIdentity, TableWriter, tracekit_version
+from tracekit.store import Capture, Check, SourceIdentity, TableWriter, path_text, tracekit_version
 
 SNIFF_BYTES = 64 << 10
 _NO_CALLS = LAUNCHES.empty().select("start_ns", "dur_ns", "thread", "correlation")
@@ -96,7 +96,7 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
         rank=file.rank,
         rank_source=file.rank_source,
         source=SourceIdentity(
-            path=str(file.path), size_bytes=stat.st_size, modified_ns=stat.st_mtime_ns
+            path=path_text(file.path), size_bytes=stat.st_size, modified_ns=stat.st_mtime_ns
         ),
         collector="kineto",
         code=code_version(),

@@ -6,6 +6,7 @@ folder. `captures/rank=….json` is written last for each rank: a rank that has 
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -174,6 +175,11 @@ def open_run(folder: str | Path, /) -> Run:
 def tracekit_version() -> str:
     """Version of tracekit that writes a run or a result."""
     return version("tracekit-gpu")
+
+
+def path_text(path: str | Path) -> str:
+    """A path as text that can be written; bytes of its name that are no UTF-8 are shown as \\xff."""
+    return os.fsencode(path).decode("utf-8", errors="backslashreplace")
 
 
 def is_run(folder: Path) -> bool:

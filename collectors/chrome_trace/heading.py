@@ -149,13 +149,11 @@ def _heading(facts: dict[str, Any], first_ns: int | None, first: bytes) -> Headi
 
 def _object(text: bytes) -> dict[str, Any]:
     """Parse an object; one that is damaged gives the known keys that can be read."""
-    for candidate in (text, repair.cleaned(text)):
-        try:
-            value = json.loads(candidate, strict=False)
-        except (ValueError, RecursionError):
-            continue
-        return value if isinstance(value, dict) else {}
-    return _last_keys(text)
+    try:
+        value = json.loads(repair.cleaned(text), strict=False)
+    except (ValueError, RecursionError):
+        return _last_keys(text)
+    return value if isinstance(value, dict) else {}
 
 
 def _last_keys(text: bytes) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from tracekit.store import (
     capture_path,
     is_run,
     open_run,
+    path_text,
     rank_path,
     read_json,
     remove_run,
@@ -193,7 +194,8 @@ def _kept(folder: Path, options: Options, file: RankFile) -> Capture | None:
     except InputError:
         return None
     stat = file.path.stat()
-    shown = redaction.alias_path(str(file.path)) if options.is_redacted else str(file.path)
+    shown = path_text(file.path)
+    shown = redaction.alias_path(shown) if options.is_redacted else shown
     identity = SourceIdentity(path=shown, size_bytes=stat.st_size, modified_ns=stat.st_mtime_ns)
     is_same = capture.source == identity and capture.epoch_ns == options.epoch_ns
     has_tables = all(rank_path(folder, table, file.rank).is_file() for table in capture.n_rows)
@@ -227,7 +229,7 @@ def _manifest(
         others.insert(0, f"cut off with {n_open} ranks to go: tracekit convert goes on with them")
     captures = sorted(so_far.captures, key=lambda capture: capture.rank)
     ranks = {capture.rank for capture in captures}
-    hide = redaction.alias_path if options.is_redacted else str
+    hide = redaction.alias_path if options.is_redacted else path_text
     if options.is_redacted:
         others = [f"{len(others)} other runs and files, not named"] if others else []
     return Manifest(
@@ -239,7 +241,7 @@ def _manifest(
         world_size=found.world_size,
         captures=tuple(replace(c, quality=(*c.quality, *_rank_checks(c))) for c in captures),
         missing_ranks=tuple(rank for rank in range(found.world_size) if rank not in ranks),
-        others=tuple(others),
+        others=tuple(map(path_text, others)),
         is_redacted=options.is_redacted,
     )
 

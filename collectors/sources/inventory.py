@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.collectors import Collector, Peek, RankFile, sniffed
+from tracekit.collectors.chrome_trace.repair import cleaned
 from tracekit.collectors.sources.files import expanded, why_no_trace
 from tracekit.errors import InputError, UsageError
+from tracekit.store import path_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -170,7 +172,7 @@ def _sidecar(path: Path) -> dict[str, object]:
     """Facts that a collector of ours left beside the trace: NAME.tracekit.json."""
     stem = re.sub(r"\.json(\.gz)?$", "", path.name)
     try:
-        facts = json.loads(path.with_name(f"{stem}{_SIDECAR}").read_bytes())
+        facts = json.loads(cleaned(path.with_name(f"{stem}{_SIDECAR}").read_bytes()))
     except (OSError, ValueError, RecursionError):
         return {}
     return facts if isinstance(facts, dict) else {}
@@ -319,10 +321,10 @@ def _name(group: list[Candidate]) -> str:
     if group[0].peek.run_key:
         return group[0].peek.run_key
     if len(group) == 1:
-        return re.sub(r"(\.pt)?(\.trace)?\.json(\.gz)?$", "", group[0].path.name)
+        return re.sub(r"(\.pt)?(\.trace)?\.json(\.gz)?$", "", path_text(group[0].path.name))
     folders = {candidate.path.parent for candidate in group}
     common = next(iter(folders)) if len(folders) == 1 else _common(list(folders))
-    return common.resolve().name or "run"
+    return path_text(common.resolve().name) or "run"
 
 
 def _common(folders: list[Path]) -> Path:

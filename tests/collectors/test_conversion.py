@@ -51,10 +51,11 @@ def job(tmp_path, trace, kernel):
                 kernel(number, cat="cpu_op", name="aten::mm", tid=3, pid=9)
                 for number in range(1, n + 1)
             ]
-            document = trace(events, distributedInfo={"rank": rank, "world_size": n_ranks})
+            info = {"rank": rank, "world_size": n_ranks}
+            document = trace(events, distributedInfo=info, host_name=f"node{rank}")
             path = tmp_path / folder / f"rank{rank}.json"
             path.parent.mkdir(exist_ok=True)
-            path.write_text(json.dumps(document | {"host_name": f"node{rank}"}), "utf-8")
+            path.write_text(json.dumps(document), "utf-8")
         return tmp_path / folder
 
     return write
@@ -251,3 +252,21 @@ def test_memory_does_not_grow_with_the_file(tmp_path, trace, kernel):
         assert run.n_rows("cpu_ops") == 2000 * n_blocks
     assert path.stat().st_size > 40e6
     assert peaks_kib[1] - peaks_kib[0] < 16 << 10  # 16 MiB: what one allocator may keep
+
+
+def test_a_file_name_that_is_no_text_can_be_said(job, tmp_path):
+    source = job(2)
+    os.rename(source / "rank1.json", os.fsencode(source) + b"/rank1\xff.json")
+    run = api.convert(source, tmp_path / "run")
+    assert run.ranks == (0, 1)
+    assert run.capture(1).source.path.endswith(r"rank1\xff.json")
+    before = written(tmp_path / "run")
+    api.convert(source, tmp_path / "run")
+    assert written(tmp_path / "run") == before
+
+
+def test_a_host_name_that_is_no_text_can_be_said(job, tmp_path):
+    source = job(1)
+    path = source / "rank0.json"
+    path.write_text(path.read_text("utf-8").replace("node0", r"n\ud800o"), "utf-8")
+    assert api.convert(source, tmp_path / "run").capture(0).host == "n\ufffdo"
