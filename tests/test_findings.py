@@ -183,3 +183,9 @@ def test_findings_come_by_status_then_severity_then_saving():
 def test_equal_findings_come_by_id_and_subject():
     first, second = finding("a"), finding("b")
     assert ranked((second, first)) == (first, second)
+
+
+@pytest.mark.parametrize("ends", [(2.0, 1.0), (0.0, float("inf")), (float("nan"), 1.0)])
+def test_a_range_is_finite_and_in_order(ends):
+    with pytest.raises(ValueError, match="not a range"):
+        Range(*ends)

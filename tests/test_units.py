@@ -48,3 +48,9 @@ def test_a_limit_keeps_its_unit_and_reason():
 def test_the_reason_of_a_limit_is_a_sentence():
     with pytest.raises(ValueError, match="is a sentence"):
         limit(0.5, Unit.SHARE, "half")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_not_finite_is_no_quantity(value):
+    with pytest.raises(ValueError, match="not a quantity"):
+        Quantity(value, Unit.NS)

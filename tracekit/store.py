@@ -178,7 +178,7 @@ def tracekit_version() -> str:
 
 
 def path_text(path: str | Path) -> str:
-    """A path as text that can be written; bytes of its name that are no UTF-8 are shown as \\xff."""
+    """A path as text that can be written: bytes that are no UTF-8 are shown by their number."""
     return os.fsencode(path).decode("utf-8", errors="backslashreplace")
 
 

@@ -52,9 +52,10 @@ def test_the_report_lands_where_it_is_asked_for(result_json, tmp_path):
     assert not (tmp_path / "report.html").exists()
 
 
-def test_what_is_no_result_is_an_error_in_one_line(tmp_path):
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"schema_version": 1}', "[" * 99_999, "\x00"])
+def test_what_is_no_result_is_an_error_in_one_line(tmp_path, content):
     path = tmp_path / "result.json"
-    path.write_text("{}", encoding="utf-8")
+    path.write_text(content, encoding="utf-8")
     done = report(path)
     assert done.exit_code == 3
     assert done.stderr.startswith(f"Error: {path}: not a result of tracekit")

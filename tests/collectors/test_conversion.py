@@ -256,7 +256,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, trace, kernel):
 
 def test_a_file_name_that_is_no_text_can_be_said(job, tmp_path):
     source = job(2)
-    os.rename(source / "rank1.json", os.fsencode(source) + b"/rank1\xff.json")
+    (source / "rank1.json").rename(source / os.fsdecode(b"rank1\xff.json"))
     run = api.convert(source, tmp_path / "run")
     assert run.ranks == (0, 1)
     assert run.capture(1).source.path.endswith(r"rank1\xff.json")
