@@ -16,7 +16,7 @@ from tracekit.derive.cached import cached
 from tracekit.derive.intervals import sweep
 from tracekit.derive.kernel_kinds import COMMUNICATION
 from tracekit.derive.steps import windows
-from tracekit.derive.waits import waits
+from tracekit.derive.waits import waits_of
 from tracekit.schema.table import DEVICE, DUR, FLAG, I64, START, TEXT, Column, Table
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _breakdown(run: Run, rank: int) -> pl.DataFrame:
     events = activity(run, rank).collect()
     if events.is_empty():
         return BREAKDOWN.empty()
-    pieces = _pieces(events, waits(run).filter(pl.col("rank") == rank).collect())
+    pieces = _pieces(events, waits_of(run, rank).collect())
     steps = windows(run, rank).collect()
     whole = events.group_by("device").agg(
         step=pl.lit(None, dtype=pl.Int64),

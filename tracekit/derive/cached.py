@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +41,7 @@ def cached(
     table.check(rows)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{id(rows)}.tmp")
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
         rows.write_parquet(temporary, compression="zstd")
         temporary.replace(path)
     except OSError as error:

@@ -79,28 +79,43 @@ def _with_group(calls: pl.DataFrame) -> pl.DataFrame:
 
     A group is its name and members; point-to-point calls are keyed by sender and receiver instead.
     Where members are not recorded the communicator is its name, else its stream, by the order of
-    streams on the rank.
+    streams on the rank. The member lists themselves are dropped: they are the bulk of a large job.
     """
     stream_order = pl.col("stream").fill_null(-1).rank("dense").over("rank").cast(pl.Int64)
-    members = pl.col("members").list.sort()
+    calls = calls.with_columns(listing=pl.col("members").hash())
+    sender, receiver = _ends()
+    pair = pl.format("{} → {} {}", sender, receiver, pl.col("group").fill_null(""))
+    return (
+        calls.drop("members")
+        .join(_groups(calls), on=["group", "listing"], how="left", nulls_equal=True, validate="m:1")
+        .with_columns(
+            communicator=pl.coalesce(
+                pl.format("group {}", "group"), pl.format("stream {}", stream_order)
+            ),
+            group_key=pl.coalesce(pair, "group_key"),
+        )
+        .sort("rank", "start_ns", "stream", maintain_order=True)
+    )
+
+
+def _groups(calls: pl.DataFrame) -> pl.DataFrame:
+    """Each group once: `group`, `listing`, its key and label, number and sum of its members."""
+    members = pl.col("members")
     listed = members.cast(pl.List(pl.String)).list.join(",")
     name = pl.col("group").fill_null("")
-    sender, receiver = _ends()
-    return calls.with_columns(
-        communicator=pl.coalesce(
-            pl.format("group {}", "group"), pl.format("stream {}", stream_order)
-        ),
-        group_key=pl.when(sender.is_not_null() & receiver.is_not_null())
-        .then(pl.format("{} → {} {}", sender, receiver, name))
-        .when(members.is_not_null())
-        .then(pl.format("{} [{}]", name, listed))
-        .otherwise(pl.lit(_MISSING)),
-        group_label=pl.when(members.is_not_null())
-        .then(pl.format("{} ({} ranks: {})", name, members.list.len(), short_ranks(members)))
-        .when(pl.col("group").is_not_null())
-        .then(name)
-        .otherwise(pl.lit("not recorded")),
-    ).sort("rank", "start_ns", "stream", maintain_order=True)
+    labelled = pl.format("{} ({} ranks: {})", name, members.list.len(), short_ranks(members))
+    return (
+        calls.group_by("group", "listing")
+        .agg(members.first().list.sort())
+        .select(
+            "group",
+            "listing",
+            group_key=pl.coalesce(pl.format("{} [{}]", name, listed), pl.lit(_MISSING)),
+            group_label=pl.coalesce(labelled, "group", pl.lit("not recorded")),
+            n_members=members.list.len().cast(pl.Int64),
+            sum_members=members.list.sum(),
+        )
+    )
 
 
 def _ends() -> tuple[pl.Expr, pl.Expr]:
@@ -109,8 +124,7 @@ def _ends() -> tuple[pl.Expr, pl.Expr]:
     Null for other operations, and where the peer is not known.
     """
     rank, operation = pl.col("rank"), pl.col("operation")
-    members = pl.col("members")
-    other = pl.when(members.list.len() == 2).then(members.list.sum() - rank)
+    other = pl.when(pl.col("n_members") == 2).then(pl.col("sum_members") - rank)
     sends, receives = operation == "send", operation == "recv"
     sender = pl.when(sends).then(rank).when(receives).then(pl.coalesce(other, "source_rank"))
     receiver = pl.when(receives).then(rank).when(sends).then(pl.coalesce(other, "destination_rank"))

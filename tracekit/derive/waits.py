@@ -46,7 +46,20 @@ WAITS = Table(
 
 def waits(run: Run) -> pl.LazyFrame:
     """All collectives with waits (`WAITS`), sorted by instance, then rank."""
-    return cached(run, WAITS, lambda: _waits(instances(run).collect()))
+    return cached(run, WAITS, lambda: _by_rank(run, _waits(instances(run).collect())))
+
+
+def waits_of(run: Run, rank: int) -> pl.LazyFrame:
+    """The waits of one rank (`WAITS`), sorted by instance."""
+    whole = waits(run)
+    return cached(run, WAITS, lambda: whole.filter(pl.col("rank") == rank).collect(), rank)
+
+
+def _by_rank(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
+    """Keep each rank's part too: read out of the whole by each rank, it would be read n times."""
+    for (rank,), part in rows.partition_by("rank", as_dict=True).items():
+        cached(run, WAITS, part.clone, int(rank))
+    return rows
 
 
 def is_split() -> pl.Expr:

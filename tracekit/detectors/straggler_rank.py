@@ -135,7 +135,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
 
 def _waiting_ns(seen: _Seen) -> float:
     """Most that any rank waits exposed in the mean step: waits of two streams may coincide."""
-    return number(seen.means["exposed_waiting_ns"].max())
+    return min(number(seen.means["exposed_waiting_ns"].max()), seen.step_ns)
 
 
 def _found(seen: _Seen, row: dict[str, Any]) -> Finding:
