@@ -9,13 +9,15 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import polars as pl
+
 from tracekit.analysis import analysed, limited
 from tracekit.collectors.sources.conversion import convert_run
 from tracekit.collectors.sources.inventory import Inventory, inventory
 from tracekit.config import Config, check_config
 from tracekit.detectors import detectors
 from tracekit.engine import open_engine
-from tracekit.errors import UsageError
+from tracekit.errors import InputError, UsageError
 from tracekit.findings import Finding, Result
 from tracekit.store import Capture, Run, is_run, open_run
 
@@ -132,8 +134,26 @@ def analyze(
     )
     with _run_of(source, folder, make, redact=redact) as opened:
         chosen = limited(opened, _ordered(steps), tuple(ranks) if ranks is not None else None)
-        with open_engine(engine, n_tasks=len(chosen.ranks)) as executor:
+        with (
+            _damage_named(opened),
+            open_engine(engine, n_tasks=len(chosen.ranks)) as executor,
+        ):
             return analysed(chosen, executor, limits, on_rank)
+
+
+@contextmanager
+def _damage_named(run: Run) -> Iterator[None]:
+    """Say of which run a Parquet file is damaged inside, where only reading its rows shows it."""
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        text = str(error)
+        if "parquet" not in text.lower() and "ARROW:schema" not in text:
+            raise
+        raise InputError(
+            f"{run.folder}: a table is damaged: {text.partition(chr(10))[0]}",
+            hint=f"Remove {run.folder / 'derived'}, or convert the traces again.",
+        ) from error
 
 
 @contextmanager

@@ -93,7 +93,7 @@ def complete(rows: pl.DataFrame, clock: Clock, dropped: Counter[str]) -> pl.Data
     is_stamped = stamp_ns > 0
     if clock.is_from_zero:
         has_time = pl.col("dur_ns") != 0 if "dur_ns" in rows.columns else pl.lit(value=True)
-        is_stamped = (stamp_ns != 0) | has_time
+        is_stamped = stamp_ns.is_not_null() & ((stamp_ns != 0) | has_time)
     whole = rows.filter(is_stamped)
     dropped["no start"] += rows.height - whole.height
     if "dur_ns" in rows.columns:

@@ -276,6 +276,18 @@ def test_a_damaged_run_is_one_line(job, here, tracekit):
     assert "rank=000000.parquet: cannot be read" in done.stderr
 
 
+def test_a_run_whose_rows_are_damaged_is_one_line(job, here, tracekit):
+    tracekit("convert", job(), "run")
+    path = here / "run/kernels/rank=000000.parquet"
+    data = bytearray(path.read_bytes())
+    data[4:60] = b"\xff" * 56  # the first pages; the footer is whole
+    path.write_bytes(data)
+    done = tracekit("analyze", "run")
+    assert done.exit_code == 3
+    assert len(done.stderr.splitlines()) == 2
+    assert "damaged" in done.stderr
+
+
 def test_a_run_with_names_cannot_be_redacted_any_more(job, tracekit):
     tracekit("convert", job(), "run")
     done = tracekit("analyze", "run", "--redact")

@@ -128,8 +128,8 @@ def test_a_kernel_that_was_never_stamped_is_dropped_and_counted(trace, kernel, r
 
 
 def test_the_first_event_of_a_file_that_counts_from_its_own_zero_is_kept(trace, kernel, read):
-    document = trace([kernel(1, ts=0), kernel(2), kernel(3, ts=0, dur=0)])
+    document = trace([kernel(1, ts=0), kernel(2), kernel(3, ts=0, dur=0), kernel(4, ts=None)])
     del document["baseTimeNanoseconds"]
     found = read(document)
     assert found.names() == ["k1", "k2"]
-    assert found.capture.dropped == {"no start": 1}
+    assert found.capture.dropped == {"no start": 2}
