@@ -11,15 +11,16 @@ import difflib
 import math
 import tomllib
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracekit.errors import InputError
 from tracekit.units import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
+    from collections.abc import Iterable
 
 L = TypeVar("L")
 
