@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import tracekit
+from tracekit.detectors import detectors
 from tracekit.errors import TracekitError
 from tracekit.findings import Severity, Status
 from tracekit.units import Unit
@@ -77,7 +78,7 @@ def check(result):
         check_parts(parts)
     keys = Counter((found.id, found.subject) for found in result.findings)
     assert max(keys.values()) == 1
-    assert {found.id for found in result.findings} >= {"idle-gpu", "load-imbalance"}
+    assert {found.id for found in result.findings} == set(detectors())
     for found in result.findings:
         check_finding(found)
     assert len(result.headline) == 3

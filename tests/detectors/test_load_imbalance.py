@@ -6,7 +6,7 @@ import pytest
 
 from tracekit.config import Config
 from tracekit.detectors import detectors, findings_of
-from tracekit.findings import Cause, Status
+from tracekit.findings import Cause, Level, Status
 
 
 def finding_of(run, **limits):
@@ -78,6 +78,12 @@ def test_the_low_end_is_what_the_others_are_seen_to_wait(make_run, runs):
     found = finding_of(make_run(traces))
     assert found.status is Status.FOUND
     assert (found.saving.per_step_ns.low, found.saving.share) == (0, 0)
+
+
+@pytest.mark.parametrize(("n_steps", "level"), [(5, Level.MEDIUM), (2, Level.LOW)])
+def test_one_step_makes_it_unsure(make_run, runs, n_steps, level):
+    found = finding_of(make_run(job(runs, [400, 400, 400, 600], n_steps=n_steps)))
+    assert found.confidence.level is level
 
 
 def test_one_rank_is_skipped(make_run, runs):

@@ -116,23 +116,27 @@ def _on_devices(run: Run, rank: int) -> pl.LazyFrame:
         "correlation",
         pl.lit(None, dtype=pl.String).alias("work"),
     )
-    calls = (
+    return (
+        pl.concat([kernels, copies])
+        .with_columns(pl.col("device").fill_null(0))
+        .join(_first_calls(run, rank), on="correlation", how="left", validate="m:1")
+        .select(COLUMNS)
+        .sort("device", "start_ns", "end_ns", "stream")
+    )
+
+
+def _first_calls(run: Run, rank: int) -> pl.LazyFrame:
+    """The call that launched each correlation: the outermost where a driver call lies inside."""
+    return (
         run.scan("launches", rank)
         .drop_nulls("correlation")
-        .sort("start_ns")
-        .group_by("correlation")
+        .sort("start_ns", "dur_ns", descending=[False, True])
+        .group_by("correlation", maintain_order=True)
         .agg(
             launch_start_ns=pl.col("start_ns").first(),
             launch_end_ns=(pl.col("start_ns") + pl.col("dur_ns")).first(),
             launch_thread=pl.col("thread").first(),
         )
-    )
-    return (
-        pl.concat([kernels, copies])
-        .with_columns(pl.col("device").fill_null(0))
-        .join(calls, on="correlation", how="left", validate="m:1")
-        .select(COLUMNS)
-        .sort("device", "start_ns", "end_ns", "stream")
     )
 
 

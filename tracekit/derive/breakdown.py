@@ -149,15 +149,34 @@ def _parts(pieces: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
 
 def _cut(pieces: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     """Pieces cut at the edges of the spans, each with the start of its span; others are dropped."""
-    edges = pl.concat(
-        [
-            spans.select("device", at_ns="start_ns"),
-            spans.select("device", at_ns="end_ns"),
-        ]
+    tiles = (
+        pl.concat([pieces, _openings(pieces, spans).select(pieces.columns)])
+        .sort("device", "start_ns", "end_ns")
+        .with_columns(
+            end_ns=pl.min_horizontal("end_ns", pl.col("start_ns").shift(-1).over("device"))
+        )
     )
-    counts = [column for column in pieces.columns if column.startswith("n_")]
-    inside = (
-        edges.sort("at_ns")
+    opened = spans.select("device", span_start_ns="start_ns", span_end_ns="end_ns")
+    return (
+        tiles.sort("start_ns")
+        .join_asof(
+            opened.sort("span_start_ns"),
+            left_on="start_ns",
+            right_on="span_start_ns",
+            by="device",
+            strategy="backward",
+            check_sortedness=False,
+        )
+        .filter(pl.col("start_ns") < pl.col("span_end_ns"))
+    )
+
+
+def _openings(pieces: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """The rest of each piece behind an edge of a span that lies inside it."""
+    edges = [spans.select("device", at_ns=edge) for edge in ("start_ns", "end_ns")]
+    return (
+        pl.concat(edges)
+        .sort("at_ns")
         .join_asof(
             pieces.sort("start_ns"),
             left_on="at_ns",
@@ -167,30 +186,6 @@ def _cut(pieces: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
             check_sortedness=False,
         )
         .filter((pl.col("at_ns") > pl.col("start_ns")) & (pl.col("at_ns") < pl.col("end_ns")))
-        .select("device", "end_ns", *counts, start_ns="at_ns")
+        .with_columns(start_ns="at_ns")
         .unique(["device", "start_ns"])
-    )
-    all_pieces = (
-        pl.concat(
-            [
-                pieces.select("device", "start_ns", "end_ns", *counts),
-                inside.select("device", "start_ns", "end_ns", *counts),
-            ]
-        )
-        .sort("device", "start_ns", "end_ns")
-        .with_columns(
-            end_ns=pl.min_horizontal("end_ns", pl.col("start_ns").shift(-1).over("device"))
-        )
-    )
-    return (
-        all_pieces.sort("start_ns")
-        .join_asof(
-            spans.sort("start_ns").select("device", span_start_ns="start_ns", span_end_ns="end_ns"),
-            left_on="start_ns",
-            right_on="span_start_ns",
-            by="device",
-            strategy="backward",
-            check_sortedness=False,
-        )
-        .filter(pl.col("start_ns") < pl.col("span_end_ns"))
     )

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from tracekit.derive.averages import averages, breakdowns, mean_steps
+from tracekit.derive.averages import Averages, averages, breakdowns, mean_steps
 from tracekit.derive.kernel_totals import differences
 from tracekit.derive.savings import saving
 from tracekit.derive.why_late import cause_of_slowness
@@ -45,6 +45,7 @@ from tracekit.findings import (
     Evidence,
     Finding,
     Level,
+    Saving,
     Scope,
     Status,
 )
@@ -79,46 +80,54 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     why = _why_not(means, is_comparable=chosen.is_comparable)
     if why:
         return (skipped(DETECTOR, why),)
-    compute = means["compute_ns"]
-    mean_ns, max_ns = number(compute.mean()), number(compute.max())
-    step_ns = number(means["dur_ns"].mean())
+    mean_ns, max_ns = number(means["compute_ns"].mean()), number(means["compute_ns"].max())
     kernels = differences(run, chosen.steps)
+    waste_share = 1 - mean_ns / max_ns
     shares: dict[str, Any] = {
-        "measured": Quantity(1 - mean_ns / max_ns, Unit.SHARE),
+        "subject": SUBJECT,
+        "measured": Quantity(waste_share, Unit.SHARE),
         "limit": Quantity(limits.max_waste_share, Unit.SHARE),
         "evidence": (_by_rank(means, kernels),),
-        "confidence": Confidence(Level.MEDIUM, f"mean of {len(chosen.steps)} steps: {chosen.why}"),
+        "confidence": _confidence(chosen),
     }
-    excess_ns = max_ns - mean_ns
-    is_found = (
-        1 - mean_ns / max_ns >= limits.max_waste_share
-        and excess_ns >= limits.min_step_share * step_ns
-    )
-    if not is_found:
-        return (finding(DETECTOR, Status.CLEAR, subject=SUBJECT, **shares),)
-    slow = means.filter(pl.col("compute_ns") >= mean_ns + excess_ns / 2)["rank"].to_list()
-    waiting_ns = number(means.filter(~pl.col("rank").is_in(slow))["exposed_waiting_ns"].mean())
+    is_small = max_ns - mean_ns < limits.min_step_share * number(means["dur_ns"].mean())
+    if waste_share < limits.max_waste_share or is_small:
+        return (finding(DETECTOR, Status.CLEAR, **shares),)
+    is_slow = pl.col("compute_ns") >= (mean_ns + max_ns) / 2
+    slow = means.filter(is_slow)["rank"].to_list()
     return (
         finding(
             DETECTOR,
             Status.FOUND,
-            subject=SUBJECT,
-            title=_title(slow, excess_ns, mean_ns),
+            title=_title(slow, max_ns - mean_ns, mean_ns),
             cause=_cause(run, kernels, slow),
             ranks=tuple(slow),
             steps=chosen.steps,
-            saving=saving(
-                min(excess_ns, waiting_ns),
-                excess_ns,
-                step_ns,
-                int(means["n_devices"].sum()),
-                "every rank computes as long as the mean rank; low end: as far as the others are "
-                "seen to wait; upper bound",
-            ),
-            scope=Scope(victims=tuple(r for r in means["rank"].to_list() if r not in slow)),
+            saving=_saving(means, is_slow),
+            scope=Scope(victims=tuple(means.filter(~is_slow)["rank"])),
             **shares,
         ),
     )
+
+
+def _saving(means: pl.DataFrame, is_slow: pl.Expr) -> Saving:
+    """Every rank takes the mean; for sure only as far as the others are seen to wait."""
+    excess_ns = number(means["compute_ns"].max()) - number(means["compute_ns"].mean())
+    waiting_ns = number(means.filter(~is_slow)["exposed_waiting_ns"].mean())
+    return saving(
+        min(excess_ns, waiting_ns),
+        excess_ns,
+        number(means["dur_ns"].mean()),
+        int(means["n_devices"].sum()),
+        "every rank computes as long as the mean rank; low end: as far as the others are seen to "
+        "wait; upper bound",
+    )
+
+
+def _confidence(chosen: Averages) -> Confidence:
+    n_steps = len(chosen.steps)
+    level = Level.MEDIUM if n_steps > 1 else Level.LOW
+    return Confidence(level, f"mean of {n_steps} steps: {chosen.why}")
 
 
 def _why_not(means: pl.DataFrame, *, is_comparable: bool) -> str:
