@@ -76,6 +76,7 @@ def test_a_rank_that_is_late_by_milliseconds_is_named_alone_or_not_at_all(real, 
     assert all(100 < ms < 300 for ms in waited.values())
 
 
+@pytest.mark.slow
 def test_windows_that_are_cut_differently_pair_76_collectives(real):
     # measured: rank 1 waits 6 ms, the others 31 to 40; the files hold 76, 81 and 84
     run = real(NANOGPT)
@@ -86,6 +87,7 @@ def test_windows_that_are_cut_differently_pair_76_collectives(real):
     assert [found.ranks for found in stragglers(run)] == [(1,)]
 
 
+@pytest.mark.slow
 def test_paired_collectives_of_eight_ranks_end_together(real):
     rows = waits(real("astra-sim+astra-sim/my_test/inputs/workload/megatron-tp8")).collect()
     ends = pl.col("start_ns") + pl.col("dur_ns")

@@ -32,6 +32,10 @@ ROWS = (
     ("trace_filter", 1),
     ("triton_example", 0),
 )
+LARGE = ("df_index_resolver", "modded_nanogpt_8rank", "trace_diff_control")
+PARAMETERS = [
+    pytest.param(name, rank, marks=pytest.mark.slow if name in LARGE else ()) for name, rank in ROWS
+]
 TOLERANCE_US = 0.0011  # three digits are printed
 
 
@@ -104,7 +108,7 @@ def length(spans):
     return total
 
 
-@pytest.mark.parametrize(("name", "rank"), ROWS)
+@pytest.mark.parametrize(("name", "rank"), PARAMETERS)
 def test_the_whole_trace_equals_the_reference(expected, converted, trace_of, name, rank):
     run = converted(trace_of(name))
     row = expected[name, rank]
@@ -118,7 +122,7 @@ def test_the_whole_trace_equals_the_reference(expected, converted, trace_of, nam
         assert value_ns / 1000 == pytest.approx(float(doubles[column]), abs=0.1), column
 
 
-@pytest.mark.parametrize(("name", "rank"), ROWS)
+@pytest.mark.parametrize(("name", "rank"), PARAMETERS)
 def test_the_overlap_share_equals_the_reference(expected, converted, trace_of, name, rank):
     ours = ours_ns(converted(trace_of(name)), rank)
     if ours["comm"]:
