@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tracekit.collectors.chrome_trace.columns import frame, listed, number, place, times
-from tracekit.collectors.chrome_trace.heading import Group, members
+from tracekit.collectors.chrome_trace.heading import Group, members, numbers
 from tracekit.derive.kernel_kinds import COMMUNICATION, kind_of, operation_of
 from tracekit.schema import COLLECTIVES
 from tracekit.schema.table import I64, TEXT, Column, Table
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tracekit.collectors.chrome_trace.events import Event
 
 RECORD = "record_param_comms"
+MAX_ELEMENTS = 1 << 48
 _PREFIXES = ("nccl:", "gloo:", "c10d::", "_c10d_functional::")
 _SIZES_BYTES = {
     **dict.fromkeys(("float", "float32", "int", "int32", "unsigned int", "uint32"), 4),
@@ -297,5 +298,6 @@ _parsed_members = cache(members)
 
 
 def _splits(listing: object) -> list[int] | None:
-    found = _members(listing)
-    return found or None
+    """Elements for each member; null where the call does not split or the text was cut."""
+    found = numbers(listing, MAX_ELEMENTS)
+    return list(found) if found else None

@@ -190,14 +190,19 @@ def _groups(listed: object) -> tuple[Group, ...]:
 
 def members(listed: object) -> tuple[int, ...] | None:
     """Global ranks from a list or its text; None where the text was cut ("…") or is no list."""
+    return numbers(listed, MAX_RANKS)
+
+
+def numbers(listed: object, below: int) -> tuple[int, ...] | None:
+    """Whole numbers from a list or its text; None where one is not, or the text was cut ("…")."""
     if isinstance(listed, str):
         if "..." in listed:
             return None
         listed = [part for part in listed.strip("[] ").split(",") if part.strip()]
     if not isinstance(listed, list) or not listed:
         return None
-    ranks = [_integer(rank, MAX_RANKS) for rank in listed]
-    return tuple(rank for rank in ranks if rank is not None) if None not in ranks else None
+    found = [_integer(number, below) for number in listed]
+    return tuple(number for number in found if number is not None) if None not in found else None
 
 
 def _devices(listed: object) -> tuple[DeviceFacts, ...]:

@@ -35,6 +35,8 @@ _IN_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LINE_BREAK = re.compile(rb"[\t\r\n]")
 _LIST_END = re.compile(rb'\}[\s,]*(?=\]\s*(?:,\s*"|\}|$))')
 _BETWEEN = re.compile(r"[,\s]*")
+N_LONG_LOOKS = 64
+SHORT_LOOK_BYTES = 64 << 10
 _TEXTS = ("ph", "cat", "name")
 
 
@@ -70,10 +72,11 @@ def salvaged(
     events: list[T] = []
     n_lost = n_tail = start = end = tail = 0
     is_mended = False
+    reach = _Reach(N_LONG_LOOKS * len(data))
     while start < len(data):
         while end <= start:
             end = next(ends)
-        event = _event(data, text, start, end, decode)
+        event = _event(data, text, (start, end), decode, reach)
         if event.is_open and not is_last:
             return Salvage(events, n_lost + n_tail, start, is_mended or n_lost + n_tail > 0)
         start = event.end
@@ -138,34 +141,55 @@ class _Event(Generic[T]):
     is_open: bool = False
 
 
+@dataclass(slots=True)
+class _Reach:
+    """How many bytes may still be looked at behind the seams; a heap of rubble must end, too."""
+
+    left_bytes: int
+
+    def of(self, text: str, start: int, end: int) -> str:
+        """The text from `start` on: all of it, or, when the bytes are used up, a little."""
+        stop = len(text) if self.left_bytes > 0 else end + SHORT_LOOK_BYTES
+        self.left_bytes -= len(text) - start
+        return text[start:stop]
+
+
 def _event(
-    data: bytes, text: str, start: int, end: int, decode: Callable[[bytes], list[T]]
+    data: bytes,
+    text: str,
+    place: tuple[int, int],
+    decode: Callable[[bytes], list[T]],
+    reach: _Reach,
 ) -> _Event[T]:
-    """The event that starts at `start` and, if no seam lies inside it, ends before `end`."""
+    """The event that starts at the first place and, if no seam lies inside, ends at the second."""
+    start, end = place
     piece = data[start:end]
     found = _decoded(piece, decode)
     if found is not None:
         return _Event(found, end)
-    own_end = _own_end(text, start, end)
+    own_end = _own_end(text, start, end, reach)
     if own_end is None:
         return _Event(None, end, is_mended=True, is_open=True)
     own_piece = data[start:own_end]
     if own_end != end:
         found = _decoded(own_piece, decode)
     if found is None:
-        found = _decoded(_without_breaks(cleaned(own_piece)), decode)
-        found = _coerced(own_piece, decode) if found is None else found
+        clean = cleaned(own_piece)
+        found = _decoded(_without_breaks(clean), decode)
+        found = _coerced(clean, decode) if found is None else found
     after = _BETWEEN.match(text, own_end)
     return _Event(found, after.end() if after else own_end, is_mended=own_end <= end)
 
 
-def _own_end(text: str, start: int, end: int) -> int | None:
+def _own_end(text: str, start: int, end: int, reach: _Reach) -> int | None:
     """Where the JSON value that starts at `start` ends; `end` if it is damaged, None if it is open.
 
     Only what the text up to `end` leaves open is looked for behind it: an error costs time in
     proportion to the text that is looked at.
     """
-    for piece in (text[start:end].rstrip(", \t\r\n"), text[start:]):
+    looks = (text[start:end].rstrip(", \t\r\n"), None)
+    for look in looks:
+        piece = reach.of(text, start, end) if look is None else look
         try:
             return start + json.JSONDecoder(strict=False).raw_decode(piece)[1]
         except json.JSONDecodeError as error:
@@ -174,7 +198,7 @@ def _own_end(text: str, start: int, end: int) -> int | None:
                 return end
         except (ValueError, RecursionError):
             return end
-    return None
+    return None if start + len(piece) >= len(text) else end
 
 
 def _decoded(piece: bytes, decode: Callable[[bytes], list[T]]) -> list[T] | None:
@@ -187,7 +211,7 @@ def _decoded(piece: bytes, decode: Callable[[bytes], list[T]]) -> list[T] | None
 def _coerced(piece: bytes, decode: Callable[[bytes], list[T]]) -> list[T] | None:
     """An event that is JSON but holds other types or numbers beyond a double: mended or null."""
     try:
-        events = json.loads(_listed(cleaned(piece)), strict=False)
+        events = json.loads(_listed(piece), strict=False)
         return decode(cleaned(json.dumps([_with_types(event) for event in events]).encode()))
     except (*BROKEN, ValueError):
         return None
