@@ -187,9 +187,8 @@ def _own_end(text: str, start: int, end: int, reach: _Reach) -> int | None:
     Only what the text up to `end` leaves open is looked for behind it: an error costs time in
     proportion to the text that is looked at.
     """
-    looks = (text[start:end].rstrip(", \t\r\n"), None)
-    for look in looks:
-        piece = reach.of(text, start, end) if look is None else look
+    for is_short in (True, False):
+        piece = text[start:end].rstrip(", \t\r\n") if is_short else reach.of(text, start, end)
         try:
             return start + json.JSONDecoder(strict=False).raw_decode(piece)[1]
         except json.JSONDecodeError as error:
