@@ -179,13 +179,12 @@ def _healthy(findings: tuple[Finding, ...], n_checked: int) -> tuple[str, ...]:
 
 
 def _cause_text(finding: Finding) -> str:
-    """The cause in words, with what it rests on; "host-other: 1 s …" says both already."""
-    if finding.cause in (None, Cause.UNKNOWN):
-        return finding.why or "the traces do not show the cause"
-    cause = finding.cause.value
-    if finding.why.startswith(f"{cause}:"):
+    """What the finding rests on, where it says so, else the cause by name."""
+    if finding.why:
         return finding.why
-    return f"{cause} ({finding.why})" if finding.why else cause
+    if finding.cause in (None, Cause.UNKNOWN):
+        return "the traces do not show the cause"
+    return finding.cause.value.replace("-", " ")
 
 
 def _saving_text(saving: Saving | None, device: str) -> str:

@@ -80,7 +80,7 @@ def test_slower_kernels_are_a_slow_device(make_run, runs):
     (found,) = finding_of(make_run(job(runs, only(1, 300))))
     assert found.cause is Cause.SLOW_DEVICE
     # four kernels of 1,300 instead of 1,000 µs a step
-    assert found.why == "same kernels slower: 1.2 ms a step more than the median peer"
+    assert found.why == "its kernels run slower, 1.2 ms a step more than its median peer"
 
 
 def test_later_launches_are_the_host(make_run, runs):

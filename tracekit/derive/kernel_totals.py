@@ -45,7 +45,7 @@ def differences(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
     Returns:
         `rank`, `slower_ns` (same kernels, longer than the median rank's mean), `more_ns` (more,
         fewer or other kernels than the median rank's), `kind` (kind that differs most); sorted by
-        rank. Both are Float64 and may be negative.
+        rank. Both are Float64, whole ns (sums of doubles depend on their order), maybe negative.
     """
     rows = pl.concat(
         [
@@ -66,20 +66,20 @@ def differences(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
     count = pl.col("n_kernels").fill_null(0)
     typical_count = count.median().over("name", "work")
     n_steps = max(len(steps), 1)
-    detail = grid.with_columns(
+    detail = grid.sort("rank", *_SAME, nulls_last=True).with_columns(
         slower_ns=((mean_ns - typical_ns) * count).fill_null(0.0) / n_steps,
         more_ns=((count - typical_count) * typical_ns).fill_null(0.0) / n_steps,
     )
     by_kind = (
-        detail.group_by("rank", "kind")
-        .agg(both=(pl.col("slower_ns") + pl.col("more_ns")).sum())
+        detail.group_by("rank", "kind", maintain_order=True)
+        .agg(both=(pl.col("slower_ns") + pl.col("more_ns")).sum().round())
         .sort("rank", "both", "kind", descending=[False, True, False])
         .unique("rank", keep="first", maintain_order=True)
         .select("rank", "kind")
     )
     return (
-        detail.group_by("rank")
-        .agg(pl.col("slower_ns", "more_ns").sum())
+        detail.group_by("rank", maintain_order=True)
+        .agg(pl.col("slower_ns", "more_ns").sum().round())
         .join(by_kind, on="rank", how="left", validate="1:1")
         .sort("rank")
     )

@@ -20,6 +20,7 @@ from tracekit.derive.host_kinds import CLASSES
 from tracekit.derive.idle import idle
 from tracekit.derive.kernel_totals import differences
 from tracekit.findings import Cause
+from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
     from tracekit.store import Run
@@ -38,6 +39,28 @@ _CAUSES = {
     "launch-overhead": Cause.LAUNCH_OVERHEAD,
     "host-other": Cause.HOST_OTHER,
 }
+
+
+_REASONS = {
+    "same kernels slower": "its kernels run slower",
+    "more or bigger kernels": "it has more or bigger kernels to run",
+    "copies": "it copies more",
+    "host-sync": "its host waits for the device",
+    "input-pipeline": "it waits for its input",
+    "allocator": "its allocator goes back to the driver",
+    "compilation": "it compiles",
+    "checkpoint": "it writes a checkpoint",
+    "cpu-optimizer": "its optimizer runs on the CPU",
+    "garbage-collection": "its Python collects garbage",
+    "launch-overhead": "its host launches slowly",
+    "host-other": "its host does something that no operator records",
+}
+
+
+def reason(part: str, extra_ns: float) -> str:
+    """Half a sentence for people: what the late rank does, and how much longer than its peers."""
+    what = _REASONS.get(part, f"its device is idle ({part})")
+    return f"{what}, {text(extra_ns, Unit.NS)} a step more than its median peer"
 
 
 def cause_of(part: str) -> Cause:

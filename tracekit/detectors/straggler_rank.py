@@ -46,7 +46,7 @@ from tracekit.derive.averages import averages, breakdowns, mean_steps
 from tracekit.derive.culprits import by_instance, ranked_culprits, with_culprit
 from tracekit.derive.lateness import compared_calls, late_calls
 from tracekit.derive.savings import saving
-from tracekit.derive.why_late import cause_of_lateness, differences_from_peers
+from tracekit.derive.why_late import cause_of_lateness, differences_from_peers, reason
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
 from tracekit.findings import (
     Cause,
@@ -175,8 +175,7 @@ def _cause(run: Run, parts: pl.DataFrame, high_ns: float) -> tuple[Cause, str]:
     if parts.is_empty() or parts["extra_ns"][0] < 0.25 * high_ns:
         return Cause.UNKNOWN, "no part of its step is long enough to explain the lateness"
     part, extra_ns = str(parts["part"][0]), float(parts["extra_ns"][0])
-    more = f"{part}: {text(extra_ns, Unit.NS)} a step more than the median peer"
-    return cause_of_lateness(run, part), more
+    return cause_of_lateness(run, part), reason(part, extra_ns)
 
 
 def _confidence(seen: _Seen, n_late: int, error_share: float, cause: Cause) -> Confidence:
