@@ -20,6 +20,11 @@ import sys, time
 from tracekit import api, store
 from tracekit.collectors.chrome_trace import events
 
+def wait():
+    print("ready", flush=True)
+    for _ in range(6000):  # one long sleep goes on where another thread gets the signal
+        time.sleep(0.01)
+
 if sys.argv[3] == "inside a rank":  # stop after the first group of rows is on disk
     store.ROWS_PER_GROUP = 500
     events.CHUNK_BYTES = 1 << 16
@@ -27,14 +32,12 @@ if sys.argv[3] == "inside a rank":  # stop after the first group of rows is on d
     def slow(self, table, rows):
         group(self, table, rows)
         if self._rank == 1:
-            print("ready", flush=True)
-            time.sleep(60)
+            wait()
     store.TableWriter._write_group = slow
 
 def seen(capture):
     if sys.argv[3] == "between ranks" and capture.rank == 1:
-        print("ready", flush=True)
-        time.sleep(60)
+        wait()
 
 api.convert(sys.argv[1], sys.argv[2], engine="local:1", on_capture=seen)
 """
