@@ -93,6 +93,28 @@ def ranked_culprits(
     )
 
 
+def inherited_ns(waits: pl.DataFrame, own: pl.DataFrame, ranks: list[int]) -> float:
+    """How long a culprit's ranks waited in groups in which they are late to nothing themselves.
+
+    Whoever waits for a slow peer of one group comes late to the next: that lateness has its origin
+    in the first group and is no fault of the rank.
+
+    Args:
+        waits: calls with a known `wait_ns` of all ranks.
+        own: late arrivals of the culprit, by instance.
+        ranks: the culprit's ranks.
+
+    Returns:
+        Waiting from its first late arrival to its last, mean over its ranks.
+    """
+    elsewhere = waits.filter(
+        pl.col("rank").is_in(ranks)
+        & ~pl.col("group").is_in(own["group"].unique().to_list())
+        & pl.col("start_ns").is_between(own["start_ns"].min(), own["start_ns"].max())
+    )
+    return float(elsewhere["wait_ns"].sum()) / len(ranks)
+
+
 def _linked(late: pl.DataFrame) -> list[tuple[int, int]]:
     """Pairs of ranks that share more than half of the instances in which either is late."""
     calls = late.lazy().select("rank", "instance")

@@ -15,9 +15,10 @@ Formula:
 Threshold:
     Named when measured is at least `min_step_share`, the caused share at least `min_caused_share`
     (and 1.5 / ranks), r is late in at least `min_instances` instances and, over them, later than
-    their error, and it leads in at least `min_steps_share` of the averaged steps. Where another
-    rank causes most of the waiting in each of at least three steps, one finding says so; waiting
-    that spreads over all ranks is jitter and names nobody.
+    their error, and it leads in at least `min_steps_share` of the averaged steps. A rank that
+    waited in other groups for `max_inherited_share` of its lateness inherited it and is not named.
+    Where another rank causes most of the waiting in each of at least three steps, one finding says
+    so; waiting that spreads over all ranks is jitter and names nobody.
 
 Evidence:
     Lateness and waiting by rank; the late rank's mean step against the median peer's.
@@ -43,7 +44,7 @@ from typing import Any
 import polars as pl
 
 from tracekit.derive.averages import averages, breakdowns, mean_steps
-from tracekit.derive.culprits import by_instance, ranked_culprits, with_culprit
+from tracekit.derive.culprits import by_instance, inherited_ns, ranked_culprits, with_culprit
 from tracekit.derive.lateness import compared_calls, late_calls
 from tracekit.derive.savings import saving
 from tracekit.derive.why_late import cause_of_lateness, differences_from_peers, reason
@@ -83,6 +84,9 @@ class Limits:
     min_instances: int = limit(3, Unit.COUNT, "Being late once or twice is chance.")
     min_steps_share: float = limit(
         0.6, Unit.SHARE, "A rank that leads in half of the steps takes turns."
+    )
+    max_inherited_share: float = limit(
+        0.5, Unit.SHARE, "Who waited elsewhere for most of its lateness is a victim, not a cause."
     )
     min_rotating_share: float = limit(
         0.05, Unit.SHARE, "Turns that cost less are the jitter of a healthy run."
@@ -128,9 +132,17 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         & (pl.col("late_ns") > pl.col("error_ns"))
         & (pl.col("leads_share") >= limits.min_steps_share)
     )
-    if named.height:
-        return tuple(_found(seen, row) for row in named.iter_rows(named=True))
+    at_fault = [row for row in named.iter_rows(named=True) if not _is_inherited(seen, row)]
+    if at_fault:
+        return tuple(_found(seen, row) for row in at_fault)
     return (_turns(seen) or _clear(seen, found),)
+
+
+def _is_inherited(seen: _Seen, row: dict[str, Any]) -> bool:
+    """Whether most of a culprit's lateness is waiting for a peer of another group."""
+    own = seen.calls.filter(pl.col("culprit") == row["culprit"])
+    waited_ns = inherited_ns(seen.usable, own, row["ranks"])
+    return waited_ns >= seen.limits.max_inherited_share * float(row["late_ns"])
 
 
 def _waiting_ns(seen: _Seen) -> float:
@@ -142,7 +154,7 @@ def _found(seen: _Seen, row: dict[str, Any]) -> Finding:
     ranks: list[int] = row["ranks"]
     high_ns = min(row["high_ns"], _waiting_ns(seen))
     parts = differences_from_peers(seen.run, tuple(ranks))
-    cause, reason = _cause(seen.run, parts, high_ns)
+    cause, why = _cause(seen.run, parts, high_ns)
     own = seen.calls.filter(pl.col("culprit") == row["culprit"])
     victims = seen.usable.join(own.select("instance"), on="instance", how="semi")["rank"]
     who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {rank_list(ranks)}"
@@ -166,7 +178,7 @@ def _found(seen: _Seen, row: dict[str, Any]) -> Finding:
             start_ns=own["start_ns"][0],
             end_ns=own["start_ns"][-1],
         ),
-        why=reason,
+        why=why,
     )
 
 
