@@ -16,7 +16,7 @@ from tracekit.collectors.chrome_trace.events import Reading, batches
 from tracekit.collectors.chrome_trace.heading import Heading, read_heading
 from tracekit.collectors.chrome_trace.marks import marks
 from tracekit.collectors.chrome_trace.stream import head
-from tracekit.collectors.chrome_trace.tables import Clock, Collected, add, grouped
+from tracekit.collectors.chrome_trace.tables import Clock, Collected, add, collected, grouped
 from tracekit.collectors.sources import redaction
 from tracekit.errors import InputError
 from tracekit.schema import (
@@ -34,9 +34,15 @@ from tracekit.schema import (
     SYNCS,
 )
 from tracekit.store import Capture, Check, SourceIdentity, TableWriter, path_text, tracekit_version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tracekit.collectors.chrome_trace.spool import Spool
 
 SNIFF_BYTES = 64 << 10
-_NO_CALLS = LAUNCHES.empty().select("start_ns", "dur_ns", "thread", "correlation")
+INDEX = ("start_ns", "dur_ns", "name", "device", "stream", "correlation")
+"""Columns of device rows that are kept in memory, to sort, mend and check them."""
+_NO_CALLS = LAUNCHES.empty().select("start_ns", "thread", "correlation")
 
 
 def sniff(path: Path) -> bool:
@@ -78,20 +84,22 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
         is_from_zero=not heading.is_base_known,
     )
     reading = Reading()
-    collected = Collected()
+    read = collected(folder, file.rank)
     redact = redaction.redacted if options.is_redacted else None
     writer = TableWriter(folder, file.rank, redact)
     try:
         for events in batches(file.path, reading):
-            add(collected, writer, grouped(events, collected.n_by_category), clock)
-        _check_events(file.path, collected, reading)
-        checks = _finish(collected, writer, heading)
+            add(read, writer, grouped(events, read.n_by_category), clock)
+        _check_events(file.path, read, reading)
+        checks = _finish(read, writer, heading)
         writer.close()
     except BaseException:
         writer.discard()
         raise
+    finally:
+        read.discard()
     stat = file.path.stat()
-    dropped = {why: n for why, n in collected.dropped.items() if n}
+    dropped = {why: n for why, n in read.dropped.items() if n}
     return Capture(
         rank=file.rank,
         rank_source=file.rank_source,
@@ -108,43 +116,52 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
         n_events=reading.n_events,
         n_bytes=reading.n_bytes,
         dropped=dropped | ({"damaged": reading.n_lost} if reading.n_lost else {}),
-        n_by_category=dict(collected.n_by_category.most_common()),
+        n_by_category=dict(read.n_by_category.most_common()),
         n_rows=writer.n_rows,
-        window_start_ns=min((start for start, _ in collected.windows), default=None),
-        window_end_ns=_window_end_ns(collected),
+        window_start_ns=min((start for start, _ in read.windows), default=None),
+        window_end_ns=_window_end_ns(read),
         flags=heading.flags,
         versions=heading.versions,
         quality=(*quality.reading_checks(reading, heading, dropped), *checks),
     )
 
 
-def _finish(collected: Collected, writer: TableWriter, heading: Heading) -> list[Check]:
-    """Sort, mend and write what was kept; returns the checks that need whole tables."""
-    window_end_ns = _window_end_ns(collected)
+def _finish(read: Collected, writer: TableWriter, heading: Heading) -> list[Check]:
+    """Sort, mend and write what waited for the whole file; returns the checks that need it."""
     n_clipped = 0
-    tables: dict[str, pl.DataFrame] = {}
-    for table in ("kernels", "copies"):
-        tables[table], n = durations.clipped(collected.frame(table), window_end_ns)
+    index: dict[str, pl.DataFrame] = {}
+    for table, spool in read.spools.items():
+        rows = spool.narrow(list(INDEX)).sort("start_ns", maintain_order=True)
+        index[table], n = durations.clipped(rows, _window_end_ns(read))
         n_clipped += n
-    tables["annotations"] = collected.frame("annotations")
-    tables["syncs"] = collected.frame("syncs")
-    found = communication.collectives(collected.communication, collected.calls, heading.groups)
-    tables["collectives"] = _with_clipped(found, tables["kernels"]) if n_clipped else found
-    tables["steps"] = marks(tables["annotations"])
-    tables["ranks"] = _devices(heading, tables)
-    for table, rows in tables.items():
-        writer.write(table, rows)
-    calls = pl.concat([_NO_CALLS, *collected.calls])
+        _write_sorted(writer, spool, index[table])
+    found = communication.collectives(read.communication, read.calls, heading.groups)
+    found = _with_clipped(found, index["kernels"]) if n_clipped else found
+    writer.write("collectives", found)
+    writer.write("steps", marks(pl.concat([ANNOTATIONS.empty(), *read.marks])))
+    writer.write("ranks", _devices(heading, index))
+    calls = pl.concat([_NO_CALLS, *read.calls])
     return [
         *quality.device_checks(
-            tables["kernels"], tables["copies"], calls, n_clipped + collected.n_negative
+            index["kernels"], index["copies"], calls, n_clipped + read.n_negative
         ),
         *quality.communication_checks(found, heading.world_size),
     ]
 
 
-def _window_end_ns(collected: Collected) -> int | None:
-    return max((end for _, end in collected.windows), default=None)
+def _write_sorted(writer: TableWriter, spool: Spool, index: pl.DataFrame) -> None:
+    """Write the rows of a spool in the order of its index, with the durations mended there."""
+    done = 0
+    for piece in spool.pieces(index["row"]):
+        writer.write(
+            spool.table.name,
+            piece.with_columns(index["dur_ns"].slice(done, piece.height)),
+        )
+        done += piece.height
+
+
+def _window_end_ns(read: Collected) -> int | None:
+    return max((end for _, end in read.windows), default=None)
 
 
 def _with_clipped(collectives: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
@@ -158,9 +175,9 @@ def _with_clipped(collectives: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFr
     )
 
 
-def _devices(heading: Heading, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
+def _devices(heading: Heading, index: dict[str, pl.DataFrame]) -> pl.DataFrame:
     """Devices of the heading, and those that ran something without being listed there."""
-    used = set(tables["kernels"]["device"].unique()) | set(tables["copies"]["device"].unique())
+    used = set(index["kernels"]["device"].unique()) | set(index["copies"]["device"].unique())
     listed = {facts.device for facts in heading.devices}
     rows = [(f.device, f.model, f.sm_count, f.memory_bytes) for f in heading.devices]
     rows += [(d, None, None, None) for d in sorted(used - listed - {None})]
@@ -178,8 +195,8 @@ def _devices(heading: Heading, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
     )
 
 
-def _check_events(path: Path, collected: Collected, reading: Reading) -> None:
-    if not collected.n_by_category:
+def _check_events(path: Path, read: Collected, reading: Reading) -> None:
+    if not read.n_by_category:
         raise InputError(
             f"{path}: {_why_empty(reading)}",
             hint="Record with torch.profiler.profile and export_chrome_trace",

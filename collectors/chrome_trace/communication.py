@@ -98,7 +98,7 @@ def collectives(
 
     Args:
         calls: frames of `rows`.
-        launches: start_ns, dur_ns, thread and correlation of every runtime call.
+        launches: start_ns, thread and correlation of every runtime call.
         groups: the process groups of the file's heading, for member lists the events cut.
     """
     if not calls:

@@ -10,6 +10,13 @@ _PROFILER = r"^ProfilerStep\s*#\s*(\d+)$"
 _COUNTED = r"(?i)^(?:\w+[/.: ])*(?:train(?:ing)?[_ -]?)?(?:step|iteration|iter)[\s#_:/=-]*(\d+)$"
 
 
+def step_like(annotations: pl.DataFrame) -> pl.DataFrame:
+    """The annotations whose names may mark steps."""
+    return annotations.filter(
+        pl.col("name").str.contains(_PROFILER) | pl.col("name").str.contains(_COUNTED)
+    )
+
+
 def marks(annotations: pl.DataFrame) -> pl.DataFrame:
     """Recorded step marks, sorted by start: the best source that the rank has, one row a step.
 

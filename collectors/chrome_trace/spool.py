@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
     from tracekit.schema import Table
 
-ROWS_PER_GROUP = 64 << 10
+ROWS_PER_GROUP = 32 << 10
 
 
 class Spool:
     """Rows of one table on disk, in the order in which they came."""
 
     def __init__(self, table: Table, path: Path) -> None:
-        """Nothing is written before the first group is full."""
+        """Nothing is written before the first group is full; what a killed run left is removed."""
+        path.unlink(missing_ok=True)
         self.table = table
         self._path = path
         self._pending: list[pl.DataFrame] = []
@@ -44,11 +45,15 @@ class Spool:
             self._flush()
 
     def narrow(self, columns: list[str]) -> pl.DataFrame:
-        """Some columns of all rows, in the order in which they came, with their number as `row`."""
+        """Some columns of all rows, in the order in which they came, with their number as `row`.
+
+        Text comes back as categories.
+        """
         self._finish()
         if self._writer is None:
             return self.table.empty().select(columns).with_row_index("row")
-        frame = pl.from_arrow(pq.read_table(self._path, columns=columns))
+        names = [name for name in columns if self.table.schema[name] == pl.String]
+        frame = pl.from_arrow(pq.read_table(self._path, columns=columns, read_dictionary=names))
         assert isinstance(frame, pl.DataFrame)
         return frame.with_row_index("row")
 

@@ -1,7 +1,8 @@
-"""Tables of one rank while its file is read: device tables kept, host tables written in groups.
+"""Tables of one rank while its file is read: device tables spooled, host tables written in groups.
 
-Device tables are small and are sorted as a whole; host tables are sorted inside each row group and
-stay in file order between them, so that memory does not grow with the file.
+Device tables are sorted as a whole and wait on disk until all rows are known; host tables are
+sorted inside each row group and stay in file order between them. Memory holds a chunk, and a few
+narrow columns of launches and device events.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ import polars as pl
 
 from tracekit.collectors.chrome_trace import communication
 from tracekit.collectors.chrome_trace.columns import BUILDERS, CATEGORIES
+from tracekit.collectors.chrome_trace.marks import step_like
+from tracekit.collectors.chrome_trace.spool import Spool
 from tracekit.schema import TABLES
+from tracekit.store import rank_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from tracekit.collectors.chrome_trace.events import Event
     from tracekit.store import TableWriter
 
-DEVICE_TABLES = ("kernels", "copies", "annotations", "syncs")
-"""Kept in memory until the end of the file."""
-
-
+DEVICE_TABLES = ("kernels", "copies")
+"""Sorted as a whole when the file has been read."""
 MAX_DUR_NS = 1 << 60
 """36 years: what is longer is no duration."""
 
@@ -40,9 +43,10 @@ class Clock:
 
 @dataclass(slots=True)
 class Collected:
-    """What has been read of one rank: kept frames, rows for joins, counts, the capture window."""
+    """What has been read of one rank: spools, rows for joins, counts, the capture window."""
 
-    kept: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
+    spools: dict[str, Spool]
+    marks: list[pl.DataFrame] = field(default_factory=list)
     calls: list[pl.DataFrame] = field(default_factory=list)
     communication: list[pl.DataFrame] = field(default_factory=list)
     n_by_category: Counter[str] = field(default_factory=Counter)
@@ -50,12 +54,19 @@ class Collected:
     windows: list[tuple[int, int]] = field(default_factory=list)
     n_negative: int = 0
 
-    def frame(self, table: str) -> pl.DataFrame:
-        """All kept rows of a table, sorted by start."""
-        frames = self.kept.get(table)
-        if not frames:
-            return TABLES[table].empty()
-        return pl.concat(frames).sort("start_ns", maintain_order=True)
+    def discard(self) -> None:
+        """Remove the spools."""
+        for spool in self.spools.values():
+            spool.discard()
+
+
+def collected(folder: Path, rank: int) -> Collected:
+    """Nothing read yet; device rows will wait beside the tables of the rank."""
+    spools = {
+        table: Spool(TABLES[table], rank_path(folder, table, rank).with_suffix(".spool"))
+        for table in DEVICE_TABLES
+    }
+    return Collected(spools)
 
 
 def grouped(events: Sequence[Event], counts: Counter[str]) -> dict[str, list[Event]]:
@@ -103,25 +114,25 @@ def complete(rows: pl.DataFrame, clock: Clock, dropped: Counter[str]) -> pl.Data
     return whole
 
 
-def add(
-    collected: Collected, writer: TableWriter, groups: dict[str, list[Event]], clock: Clock
-) -> None:
+def add(read: Collected, writer: TableWriter, groups: dict[str, list[Event]], clock: Clock) -> None:
     """Turn one batch of grouped events into rows of their tables."""
     for table, events in groups.items():
         builder = BUILDERS["other_events" if table == "windows" else table]
-        rows = complete(builder(events, clock.shift_ns), clock, collected.dropped)
-        if table not in ("kernels", "copies", "memory"):  # theirs are mended with the whole table
-            collected.n_negative += rows.filter(pl.col("dur_ns") < 0).height
+        rows = complete(builder(events, clock.shift_ns), clock, read.dropped)
+        if table not in (*DEVICE_TABLES, "memory"):  # theirs are mended with the whole table
+            read.n_negative += rows.filter(pl.col("dur_ns") < 0).height
             rows = rows.with_columns(pl.col("dur_ns").clip(0))
         if table == "windows":
             ends = (rows["start_ns"] + rows["dur_ns"]).to_list()
-            collected.windows += zip(rows["start_ns"].to_list(), ends, strict=True)
+            read.windows += zip(rows["start_ns"].to_list(), ends, strict=True)
         elif table in DEVICE_TABLES:
-            collected.kept.setdefault(table, []).append(rows)
+            read.spools[table].append(rows)
         else:
             writer.append(table, rows)
-        if table == "launches":
-            collected.calls.append(rows.select("start_ns", "dur_ns", "thread", "correlation"))
+        if table == "annotations":
+            read.marks.append(step_like(rows))
+        elif table == "launches":
+            read.calls.append(rows.select("start_ns", "thread", "correlation"))
         calls = communication.rows(table, events, clock.shift_ns)
         if calls is not None:
-            collected.communication.append(complete(calls, clock, Counter()))
+            read.communication.append(complete(calls, clock, Counter()))
