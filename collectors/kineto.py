@@ -6,6 +6,7 @@ import re
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -34,7 +35,6 @@ from tracekit.schema import (
     SYNCS,
 )
 from tracekit.store import Capture, Check, SourceIdentity, TableWriter, path_text, tracekit_version
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tracekit.collectors.chrome_trace.spool import Spool

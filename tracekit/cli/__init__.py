@@ -11,7 +11,7 @@ from tracekit.cli._group import LazyGroup
 from tracekit.cli._options import Options, common_options, pass_options, set_up_logging
 from tracekit.cli._progress import Advance, progress_bar
 
-# Polars' allocator keeps freed pages for ten seconds, so a process that reads a file in small pieces
+# Polars' allocator keeps freed pages for ten seconds, so a process that reads in small pieces
 # grows to twice what it holds. Giving pages back at once costs some CPU; workers inherit it.
 os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
 

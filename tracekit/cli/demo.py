@@ -19,7 +19,7 @@ from tracekit.cli._pipeline import analyze_with_progress, show, write_all
 )
 @pass_options
 def command(options: Options, /, output: Path | None) -> None:
-    """Analyse a small real capture that comes with tracekit and write its report."""
+    """Analyse the small real capture in the package and write its report."""
     from tracekit.sample_traces import demo_traces  # noqa: PLC0415
 
     folder = output or Path.cwd() / "tracekit-demo"
