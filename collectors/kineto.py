@@ -17,11 +17,19 @@ from tracekit.collectors.chrome_trace.events import Reading, batches
 from tracekit.collectors.chrome_trace.heading import Heading, read_heading
 from tracekit.collectors.chrome_trace.marks import marks
 from tracekit.collectors.chrome_trace.stream import head
-from tracekit.collectors.chrome_trace.tables import Clock, Collected, add, collected, grouped
+from tracekit.collectors.chrome_trace.tables import (
+    CALLS,
+    Clock,
+    Collected,
+    add,
+    collected,
+    grouped,
+)
 from tracekit.collectors.sources import redaction
 from tracekit.errors import InputError
 from tracekit.schema import (
     ANNOTATIONS,
+    CAPTURE_QUALITY,
     COLLECTIVES,
     COPIES,
     CPU_OPS,
@@ -42,7 +50,7 @@ if TYPE_CHECKING:
 SNIFF_BYTES = 64 << 10
 INDEX = ("start_ns", "dur_ns", "name", "device", "stream", "correlation")
 """Columns of device rows that are kept in memory, to sort, mend and check them."""
-_NO_CALLS = LAUNCHES.empty().select("start_ns", "thread", "correlation")
+_NO_CALLS = LAUNCHES.empty().select(CALLS)
 
 
 def sniff(path: Path) -> bool:
@@ -91,7 +99,11 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
         for events in batches(file.path, reading):
             add(read, writer, grouped(events, read.n_by_category), clock)
         _check_events(file.path, read, reading)
-        checks = _finish(read, writer, heading)
+        checks = [
+            *quality.reading_checks(reading, heading, read.dropped),
+            *_finish(read, writer, heading),
+        ]
+        writer.write("capture_quality", _rows(checks))
         writer.close()
     except BaseException:
         writer.discard()
@@ -100,6 +112,7 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
         read.discard()
     stat = file.path.stat()
     dropped = {why: n for why, n in read.dropped.items() if n}
+    window = _window(read)
     return Capture(
         rank=file.rank,
         rank_source=file.rank_source,
@@ -118,21 +131,22 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
         dropped=dropped | ({"damaged": reading.n_lost} if reading.n_lost else {}),
         n_by_category=dict(read.n_by_category.most_common()),
         n_rows=writer.n_rows,
-        window_start_ns=min((start for start, _ in read.windows), default=None),
-        window_end_ns=_window_end_ns(read),
+        window_start_ns=window[0] if window else None,
+        window_end_ns=window[1] if window else None,
         flags=heading.flags,
         versions=heading.versions,
-        quality=(*quality.reading_checks(reading, heading, dropped), *checks),
+        quality=tuple(checks),
     )
 
 
 def _finish(read: Collected, writer: TableWriter, heading: Heading) -> list[Check]:
     """Sort, mend and write what waited for the whole file; returns the checks that need it."""
     n_clipped = 0
+    window = _window(read)
     index: dict[str, pl.DataFrame] = {}
     for table, spool in read.spools.items():
         rows = spool.narrow(list(INDEX)).sort("start_ns", maintain_order=True)
-        index[table], n = durations.clipped(rows, _window_end_ns(read))
+        index[table], n = durations.clipped(rows, window[1] if window else None)
         n_clipped += n
         _write_sorted(writer, spool, index[table])
     found = communication.collectives(read.communication, read.calls, heading.groups)
@@ -143,7 +157,10 @@ def _finish(read: Collected, writer: TableWriter, heading: Heading) -> list[Chec
     calls = pl.concat([_NO_CALLS, *read.calls])
     return [
         *quality.device_checks(
-            index["kernels"], index["copies"], calls, n_clipped + read.n_negative
+            pl.concat([index["kernels"], index["copies"]]).drop("row"),
+            calls,
+            window,
+            n_clipped + read.n_negative,
         ),
         *quality.communication_checks(found, heading.world_size),
     ]
@@ -160,8 +177,16 @@ def _write_sorted(writer: TableWriter, spool: Spool, index: pl.DataFrame) -> Non
         done += piece.height
 
 
-def _window_end_ns(read: Collected) -> int | None:
-    return max((end for _, end in read.windows), default=None)
+def _window(read: Collected) -> tuple[int, int] | None:
+    """The capture's own span, over all that the file holds."""
+    if not read.windows:
+        return None
+    return min(start for start, _ in read.windows), max(end for _, end in read.windows)
+
+
+def _rows(checks: list[Check]) -> pl.DataFrame:
+    rows = [(check.check, check.severity, check.count, check.detail) for check in checks]
+    return pl.DataFrame(rows, schema=CAPTURE_QUALITY.schema, orient="row")
 
 
 def _with_clipped(collectives: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
@@ -242,6 +267,7 @@ COLLECTOR = Collector(
         SYNCS,
         MEMORY,
         OTHER_EVENTS,
+        CAPTURE_QUALITY,
     ),
     sniff=sniff,
     peek=peek,

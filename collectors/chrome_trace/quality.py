@@ -59,9 +59,16 @@ def reading_checks(reading: Reading, heading: Heading, dropped: dict[str, int]) 
 
 
 def device_checks(
-    kernels: pl.DataFrame, copies: pl.DataFrame, launches: pl.DataFrame, n_broken: int
+    events: pl.DataFrame, calls: pl.DataFrame, window: tuple[int, int] | None, n_broken: int
 ) -> Iterator[Check]:
-    """Whether device events and launch calls fit together."""
+    """Whether device events and launch calls fit together.
+
+    Args:
+        events: device events with start_ns, dur_ns, name, device, stream and correlation.
+        calls: runtime calls with start_ns, correlation and is_launch.
+        window: start and end of the capture, where the file says them.
+        n_broken: durations that had to be clipped.
+    """
     if n_broken:
         yield Check(
             check="broken durations",
@@ -69,20 +76,34 @@ def device_checks(
             count=n_broken,
             detail="negative, past the capture window, or swallowing later events: clipped",
         )
-    columns = ("start_ns", "dur_ns", "device", "stream", "correlation")
-    events = pl.concat([kernels.select(columns), copies.select(columns)])
     if events.is_empty():
-        if launches.height:
+        if calls.height:
             yield Check(
                 check="no device events",
                 severity=WARNING,
-                count=launches.height,
+                count=calls.height,
                 detail="runtime calls but no kernels: another tool may hold the GPU's counters "
                 "(Nsight, DCGM); see 'dcgmi profile --pause'",
             )
         return
-    calls = launches.drop_nulls("correlation").group_by("correlation").agg(pl.col("start_ns").min())
-    linked = events.join(calls, on="correlation", how="inner", suffix="_call")
+    is_coarse = _is_in_whole_us(events)
+    slack_ns = ROUNDING_NS if is_coarse else 0
+    yield from _link_checks(events, calls, slack_ns)
+    yield from _event_checks(events, window, slack_ns)
+    if is_coarse:
+        yield Check(
+            check="whole microseconds",
+            severity=INFO,
+            count=events.height,
+            detail="times have no finer digits: each figure is ±1 µs an event",
+        )
+
+
+def _link_checks(events: pl.DataFrame, calls: pl.DataFrame, slack_ns: int) -> Iterator[Check]:
+    """Device events without a launch, launches without a device event, effects before causes."""
+    named = calls.drop_nulls("correlation")
+    first = named.group_by("correlation").agg(pl.col("start_ns").min())
+    linked = events.join(first, on="correlation", how="inner", suffix="_call")
     share = linked.height / events.height
     if share < MIN_LINKED_SHARE:
         yield Check(
@@ -92,8 +113,16 @@ def device_checks(
             detail=f"{100 * (1 - share):.1f} % of the device events were launched before the "
             "capture or by calls it does not hold; they count in the step in which they start",
         )
-    is_coarse = _is_in_whole_us(events)
-    slack_ns = ROUNDING_NS if is_coarse else 0
+    launches = named.filter("is_launch")
+    lost = launches.join(events, on="correlation", how="anti")
+    if lost.height > (1 - MIN_LINKED_SHARE) * launches.height:
+        yield Check(
+            check="launches without a device event",
+            severity=INFO,
+            count=lost.height,
+            detail=f"{lost.height:,} of {launches.height:,} launch calls started nothing that was "
+            "recorded: device events were lost, or lie behind the end of the capture",
+        )
     early_ns = pl.col("start_ns_call") - pl.col("start_ns")
     early = linked.filter(early_ns > slack_ns)
     if early.height:
@@ -105,29 +134,35 @@ def device_checks(
             detail=f"{early.height:,} of {linked.height:,} device events, by up to {most_us:,.1f} "
             "µs: device and host clocks of this capture disagree",
         )
-    n_zero = events.filter(pl.col("dur_ns") == 0).height
-    if n_zero:
-        yield Check(
-            check="zero durations", severity=INFO, count=n_zero, detail="kept, they take no time"
-        )
-    overlapping = events.sort("start_ns").filter(
-        pl.col("start_ns").shift(-1).over("device", "stream")
-        < pl.col("start_ns") + pl.col("dur_ns") - slack_ns
-    )
-    if overlapping.height:
-        yield Check(
-            check="overlap on one stream",
-            severity=INFO,
-            count=overlapping.height,
-            detail="programmatic dependent launch, graphs or ROCm; counted once by union",
-        )
-    if is_coarse:
-        yield Check(
-            check="whole microseconds",
-            severity=INFO,
-            count=events.height,
-            detail="times have no finer digits: each figure is ±1 µs an event",
-        )
+
+
+def _event_checks(
+    events: pl.DataFrame, window: tuple[int, int] | None, slack_ns: int
+) -> Iterator[Check]:
+    """Device events of no length, outside the capture, over each other, or without their name."""
+    end = pl.col("start_ns") + pl.col("dur_ns")
+    next_start = pl.col("start_ns").shift(-1).over("device", "stream")
+    ordered = events.sort("start_ns")
+    outside = pl.lit(value=False)
+    if window is not None:
+        outside = (pl.col("start_ns") < window[0] - slack_ns) | (end > window[1] + slack_ns)
+    for check, where, detail in (
+        ("zero durations", pl.col("dur_ns") == 0, "kept, they take no time"),
+        (
+            "overlap on one stream",
+            next_start < end - slack_ns,
+            "programmatic dependent launch, graphs or ROCm; counted once by union",
+        ),
+        ("outside the capture window", outside, "the profiler's own span does not hold them; kept"),
+        (
+            "names not recorded",
+            pl.col("name").cast(pl.String) == "unknown",
+            "the profiler writes 'unknown' for a name with other than ASCII characters",
+        ),
+    ):
+        count = ordered.filter(where).height
+        if count:
+            yield Check(check=check, severity=INFO, count=count, detail=detail)
 
 
 def _is_in_whole_us(events: pl.DataFrame) -> bool:
@@ -164,6 +199,14 @@ def communication_checks(collectives: pl.DataFrame, world_size: int | None) -> I
             severity=INFO,
             count=n_plain,
             detail=f"{n_plain} of {total} lack group, bytes or dtype: a newer torch records them",
+        )
+    n_cut = collectives.filter(pl.col("group").is_not_null() & pl.col("members").is_null()).height
+    if n_cut:
+        yield Check(
+            check="groups without their members",
+            severity=INFO,
+            count=n_cut,
+            detail=f"{n_cut} of {total} name a group whose list of ranks is cut or missing",
         )
     if (
         collectives["sequence"].null_count() == total

@@ -51,7 +51,8 @@ class Spool:
         """
         self._finish()
         if self._writer is None:
-            return self.table.empty().select(columns).with_row_index("row")
+            nothing = self.table.empty().select(columns).with_row_index("row")
+            return nothing.with_columns(pl.col(pl.String).cast(pl.Categorical))
         names = [name for name in columns if self.table.schema[name] == pl.String]
         frame = pl.from_arrow(pq.read_table(self._path, columns=columns, read_dictionary=names))
         assert isinstance(frame, pl.DataFrame)

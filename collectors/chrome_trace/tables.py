@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 
 DEVICE_TABLES = ("kernels", "copies")
 """Sorted as a whole when the file has been read."""
+CALLS = (
+    "start_ns",
+    "thread",
+    "correlation",
+    pl.col("role").is_in(["launch", "graph-launch", "copy"]).alias("is_launch"),
+)
+"""Columns of runtime calls that are kept in memory, to link device events."""
 MAX_DUR_NS = 1 << 60
 """36 years: what is longer is no duration."""
 
@@ -132,7 +139,7 @@ def add(read: Collected, writer: TableWriter, groups: dict[str, list[Event]], cl
         if table == "annotations":
             read.marks.append(step_like(rows))
         elif table == "launches":
-            read.calls.append(rows.select("start_ns", "thread", "correlation"))
+            read.calls.append(rows.select(CALLS))
         calls = communication.rows(table, events, clock.shift_ns)
         if calls is not None:
             read.communication.append(complete(calls, clock, Counter()))

@@ -107,3 +107,36 @@ def test_a_short_overlap_on_one_stream_is_real_and_counted(trace, kernel, read):
 def test_a_clean_trace_has_no_warning(trace, kernel, read):
     found = read(trace([kernel(1, ts=1000.123), launch(1, 990)]))
     assert [check for check in found.capture.quality if check.severity != "info"] == []
+
+
+def test_launches_that_started_nothing_are_counted(trace, kernel, read):
+    found = read(trace([kernel(1), launch(1, 900), launch(2, 950), launch(3, 960)]))
+    assert found.checks()["launches without a device event"] == 2
+
+
+def test_events_outside_the_capture_window_are_counted(trace, kernel, read):
+    # the window runs from 1 to 900 µs; the kernel starts at 1000
+    found = read(trace([kernel(1, ts=1000, dur=0), window(900)]))
+    assert found.checks()["outside the capture window"] == 1
+
+
+def test_names_that_the_profiler_could_not_write_are_counted(trace, kernel, read):
+    found = read(trace([kernel(1) | {"name": "unknown"}, kernel(2)]))
+    assert found.checks()["names not recorded"] == 1
+
+
+def test_groups_whose_list_of_ranks_is_cut_are_counted(trace, kernel, read):
+    call = kernel(1) | {"name": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)"}
+    call["args"] |= {
+        "Collective name": "allreduce",
+        "Process Group Name": "dp",
+        "Process Group Ranks": "[0, 1, ...",
+        "Group size": 64,
+    }
+    assert read(trace([call])).checks()["groups without their members"] == 1
+
+
+def test_remarks_are_a_table_of_the_run(trace, kernel, read):
+    found = read(trace([kernel(1), kernel(2)]))
+    rows = found.table("capture_quality")
+    assert dict(zip(rows["check"], rows["count"], strict=True)) == found.checks()

@@ -55,7 +55,7 @@ def test_each_event_lands_in_a_table_or_is_counted(traces, tmp_path, name):
         n_rows = sum(
             n
             for table, n in capture.n_rows.items()
-            if table not in ("ranks", "steps", "collectives")
+            if table not in ("ranks", "steps", "collectives", "capture_quality")
         )
         n_windows = by_category["Trace"]
         n_dropped = sum(capture.dropped.values())

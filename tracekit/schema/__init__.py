@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tracekit.schema.annotations import ANNOTATIONS
+from tracekit.schema.capture_quality import CAPTURE_QUALITY
 from tracekit.schema.collectives import COLLECTIVES
 from tracekit.schema.copies import COPIES
 from tracekit.schema.cpu_ops import CPU_OPS
@@ -34,11 +35,13 @@ TABLES: dict[str, Table] = {
         SYNCS,
         MEMORY,
         OTHER_EVENTS,
+        CAPTURE_QUALITY,
     )
 }
 
 __all__ = [
     "ANNOTATIONS",
+    "CAPTURE_QUALITY",
     "COLLECTIVES",
     "COPIES",
     "CPU_OPS",
