@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tracekit
+from tracekit.detectors import detectors
 from tracekit.findings import Severity, Status
 from tracekit.sample_traces import scenarios
 
@@ -58,6 +59,15 @@ def test_the_same_seed_draws_the_same_traces(scenario, tmp_path):
     assert [(file.name, file.read_bytes()) for file in sorted(one.iterdir())] == [
         (file.name, file.read_bytes()) for file in sorted(two.iterdir())
     ]
+
+
+def test_every_detector_has_a_scenario_that_plants_it(tmp_path):
+    planted = set()
+    for name, scenario in scenarios().items():
+        folder = tmp_path / name
+        folder.mkdir()
+        planted |= {finding.id for finding in scenario.build(folder, 1, 1.0).findings}
+    assert planted == set(detectors())
 
 
 def test_a_steps_time_and_its_transfers_add_up(tmp_path):
