@@ -9,9 +9,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from tracekit.errors import TracekitError, UsageError
@@ -50,9 +51,13 @@ def open_engine(spec: str, *, n_tasks: int) -> Iterator[Executor]:
     # Workers start when tasks are submitted, so the variable stays set for the whole block.
     with _environment(_THREADS, str(max(1, n_cores // n_workers))):
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(n_workers, mp_context=context, initializer=_end_on_interrupt)
+        pool = ProcessPoolExecutor(n_workers, mp_context=context)
         try:
             yield pool
+        except KeyboardInterrupt:
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -88,7 +93,8 @@ def map_ranks(
 
     try:
         for index, item in enumerate(items):
-            future = executor.submit(function, item)
+            with nullcontext() if isinstance(executor, _InProcess) else _interrupts_ignored():
+                future = executor.submit(function, item)
             tasks[future] = index
             if isinstance(executor, _InProcess):  # done already: say so before the next begins
                 take(future)
@@ -117,9 +123,21 @@ class _InProcess(Executor):
         return future
 
 
-def _end_on_interrupt() -> None:
-    """Let Ctrl-C end a worker without a traceback: the parent says what there is to say."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Start workers that ignore Ctrl-C, from their first instruction: this process ends them.
+
+    A signal that is ignored stays so in a process started meanwhile, so a worker that is still
+    importing prints no traceback.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _n_wanted(spec: str) -> int | None:
