@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 
 TRACEKIT = [sys.executable, "-m", "tracekit"]
+_PROBE = """
+import json, os, resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)
+usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps([done.returncode, usage.ru_utime + usage.ru_stime, usage.ru_maxrss]))
+"""
+"""Runs the command from a process of its own: a child counts the size of the one that starts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,16 +34,14 @@ def measured(command: list[str]) -> Measured:
         RuntimeError: it failed; the message holds what it printed.
     """
     started_s = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # noqa: S603
-    said = process.stderr.read() if process.stderr else b""
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.stderr:
-        process.stderr.close()
-    if process.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)}: {said.decode(errors='replace')}")
-    return Measured(
-        wall_s=time.perf_counter() - started_s,
-        cpu_s=usage.ru_utime + usage.ru_stime,
-        peak_bytes=usage.ru_maxrss * 1024,
+    done = subprocess.run(  # noqa: S603 - our own commands
+        [sys.executable, "-I", "-S", "-c", _PROBE, *command],
+        capture_output=True,
+        text=True,
+        check=True,
     )
+    wall_s = time.perf_counter() - started_s
+    returncode, cpu_s, peak_kib = json.loads(done.stdout)
+    if returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
+    return Measured(wall_s=wall_s, cpu_s=cpu_s, peak_bytes=peak_kib * 1024)
