@@ -222,7 +222,14 @@ def test_unusable_input_ends_with_3_and_one_line(here, tracekit, name, content, 
     assert lines[0].startswith("Error: ")
     assert what in done.stderr
     assert len(lines) <= 2
-    assert not (here / f"tracekit-{name}" / "run").exists()
+    assert [path.name for path in here.iterdir()] == [name]
+
+
+def test_a_folder_that_was_there_before_stays_after_a_failure(here, tracekit):
+    (here / "a.json").write_bytes(b'{"traceEvents": []}')
+    (here / "out").mkdir()
+    assert tracekit("analyze", "a.json", "--output", "out").exit_code == 3
+    assert (here / "out").is_dir()
 
 
 @pytest.mark.parametrize("path", ["nothing", "nothing/*.json", "x" * 5000])
@@ -245,6 +252,9 @@ def test_several_runs_are_listed_and_one_is_picked(job, tracekit):
     result = json.loads(done.stdout)
     assert result["run"]["world_size"] == 3
     assert any("run small: 2 of 2 ranks" in other for other in result["source"]["others"])
+    assert result["source"]["other_runs"] == ["small"]
+    shown = tracekit("analyze", source.parent).stdout
+    assert "! This path holds 1 other run; pick one with --run NAME." in shown
     done = tracekit("analyze", source.parent, "--json", "--run", "small")
     assert json.loads(done.stdout)["run"]["world_size"] == 2
 

@@ -29,3 +29,10 @@ def test_a_wrong_name_is_answered_with_the_nearest():
     assert result.exit_code == 2
     assert "the nearest is 'straggler-rank'" in result.stderr
     assert "idle-gpu" in result.stderr
+
+
+def test_a_name_like_none_is_answered_with_the_list_alone():
+    result = CliRunner().invoke(main, ["explain", "nonsense"])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: no detector is named 'nonsense'\n")
+    assert "idle-gpu" in result.stderr

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from tracekit.detectors import detectors
+from tracekit.schema import TABLES
 
 
 def test_it_names_runs_ranks_and_tables(job, here, tracekit):
@@ -50,6 +53,17 @@ def test_what_is_left_out_is_named(job, tracekit):
     source = job()
     (source / "notes.txt").write_text("hello", "utf-8")
     assert "notes.txt: not a trace of a profiler" in tracekit("info", source).stdout
+
+
+def test_the_columns_fit_the_longest_name(job, tracekit):
+    tables, _, analyses = (
+        tracekit("info", job()).stdout.partition("As recorded")[2].partition("Analyses:")
+    )
+    counts = [re.match(r"  (\w+) +(?:[\d,]+|-)(?=  |$)", line) for line in tables.splitlines()[1:]]
+    ends = {match.end() for match in counts if match and match[1] in TABLES}
+    assert len(ends) == 1
+    starts = {re.search("can(not)? run", line).start() for line in analyses.split("\n")[1:-1]}
+    assert len(starts) == 1
 
 
 def test_nothing_to_read_ends_with_3(tracekit):

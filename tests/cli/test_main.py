@@ -104,6 +104,32 @@ def test_the_option_after_the_command_counts(show):
     assert result.output.strip() == repr(Options(engine="local:3", redact=True))
 
 
+@pytest.mark.parametrize(
+    ("command", "refused"),
+    [
+        ("report", "--engine --config --redact"),
+        ("explain", "--engine --config --redact"),
+        ("docs", "--engine --config --redact"),
+        ("info", "--config --redact"),
+        ("convert", "--config"),
+        ("analyze", ""),
+        ("demo", ""),
+    ],
+)
+def test_a_command_has_only_the_options_it_uses(command, refused):
+    shown = CliRunner().invoke(main, [command, "--help"]).output
+    absent = [name for name in ("--engine", "--config", "--redact") if name not in shown.split()]
+    assert absent == refused.split()
+    assert "--quiet" in shown
+    for option in absent:
+        value = [] if option == "--redact" else ["x"]
+        after = CliRunner().invoke(main, [command, "x", option, *value])
+        assert (after.exit_code, "No such option" in after.stderr) == (2, True)
+        before = CliRunner().invoke(main, [option, *value, command, "x"])
+        assert before.exit_code == 2
+        assert before.stderr.startswith(f"Error: {option}: {command} takes no such option\n")
+
+
 def test_the_log_is_shown_when_asked_for(show):
     assert "info: seen" in show("show-options", "-v").stderr
     assert show("show-options").stderr == ""

@@ -52,6 +52,15 @@ def test_the_report_lands_where_it_is_asked_for(result_json, tmp_path):
     assert not (tmp_path / "report.html").exists()
 
 
+def test_the_folder_of_a_result_will_do(result_json, tmp_path):
+    done = report(tmp_path)
+    assert done.output == f"Report: {tmp_path / 'report.html'}\n"
+    result_json.unlink()
+    done = report(tmp_path)
+    assert done.exit_code == 3
+    assert done.stderr.startswith(f"Error: {result_json}: No such file")
+
+
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"schema_version": 1}', "[" * 99_999, "\x00"])
 def test_what_is_no_result_is_an_error_in_one_line(tmp_path, content):
     path = tmp_path / "result.json"

@@ -30,6 +30,6 @@ __all__ = ["Advance", "Options", "main", "pass_options", "progress_bar"]
 def main(context: click.Context) -> None:
     """Find out where the GPU-hours of a multi-GPU job go, whose fault it is, and what a fix buys.
 
-    The options below work before and after the command.
+    The options below work before and after each command that takes them.
     """
     set_up_logging(context.ensure_object(Options))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracekit.cli._options import common_options
-from tracekit.errors import TracekitError
+from tracekit.cli._options import SHARED_OPTIONS, common_options, given_in_vain
+from tracekit.errors import TracekitError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,10 @@ log = logging.getLogger(__name__)
 
 
 class LazyGroup(click.Group):
-    """The modules of a folder as commands: `name.py` exports `command`, its docstring says what."""
+    """The modules of a folder as commands: `name.py` exports `command`, its docstring says what.
+
+    A module whose command does not use all of `SHARED_OPTIONS` says in `TAKES` which it does.
+    """
 
     def __init__(self, *args: Any, folder: Path, package: str, **kwargs: Any) -> None:
         """Keep where the modules are; none is imported yet."""
@@ -39,14 +42,30 @@ class LazyGroup(click.Group):
         )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, with the options that all commands share."""
+        """The command of that name, with those of the shared options that it takes."""
         if cmd_name not in self.commands and cmd_name in self.list_commands(ctx):
             module = importlib.import_module(f"{self._package}.{cmd_name.replace('-', '_')}")
             command: click.Command = module.command
             command.name = cmd_name
-            command.params.extend(common_options())
+            command.params.extend(common_options(getattr(module, "TAKES", SHARED_OPTIONS)))
             self.add_command(command)
         return self.commands.get(cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that was asked for, if it takes what was said before it.
+
+        Raises:
+            UsageError: an option before the command would be ignored.
+        """
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and (refused := given_in_vain(ctx, command)):
+            raise UsageError(
+                f"{', '.join(refused)}: {name} takes no such option",
+                hint=f"Leave it out, or see: tracekit {name} --help",
+            )
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one line for each command, read from its file."""

@@ -1,4 +1,4 @@
-"""The options that every command shares, as the frozen dataclass that commands receive."""
+"""The options that commands share, as the frozen dataclass that commands receive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ import click
 from click.core import ParameterSource
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tracekit.config import Config
+
+SHARED_OPTIONS = ("--engine", "--config", "--redact")
+"""Options that a command takes or refuses; -v, -q and --version are for every command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +43,13 @@ class Options:
 pass_options = click.make_pass_decorator(Options, ensure=True)
 
 
-def common_options() -> list[click.Parameter]:
-    """New parameters for one command; each keeps what it was given in the context's `Options`."""
-    return [
+def common_options(taken: Collection[str] = SHARED_OPTIONS) -> list[click.Parameter]:
+    """New parameters for one command; each keeps what it was given in the context's `Options`.
+
+    Args:
+        taken: those of `SHARED_OPTIONS` that the command uses.
+    """
+    options = [
         _option("--engine", "engine", "Where ranks are worked on: local, or local:N processes."),
         _option(
             "--config",
@@ -49,7 +58,7 @@ def common_options() -> list[click.Parameter]:
             type=click.Path(path_type=Path),
         ),
         _option("-v", "--verbose", "n_verbose", "Say what is done; twice: in detail.", count=True),
-        _option("-q", "--quiet", "quiet", "No progress and no warnings.", is_flag=True),
+        _option("-q", "--quiet", "quiet", "No progress, no warnings and no summary.", is_flag=True),
         _option(
             "--redact",
             "redact",
@@ -64,6 +73,18 @@ def common_options() -> list[click.Parameter]:
             callback=_print_version,
             help="Print the version and end.",
         ),
+    ]
+    refused = set(SHARED_OPTIONS) - set(taken)
+    return [option for option in options if refused.isdisjoint(option.opts)]
+
+
+def given_in_vain(context: click.Context, command: click.Command) -> list[str]:
+    """Options that were said before a command that does not take them."""
+    taken = {parameter.name for parameter in command.params}
+    return [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name not in taken and _is_given(context, parameter)
     ]
 
 
@@ -89,11 +110,15 @@ def _option(*names_and_help: str, **kwargs: Any) -> click.Option:
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    name = parameter.name or ""
-    if context.get_parameter_source(name) is ParameterSource.DEFAULT:
+    if not _is_given(context, parameter):
         return
-    context.obj = replace(context.ensure_object(Options), **{name: value})
+    context.obj = replace(context.ensure_object(Options), **{parameter.name or "": value})
     set_up_logging(context.obj)
+
+
+def _is_given(context: click.Context, parameter: click.Parameter) -> bool:
+    source = context.get_parameter_source(parameter.name or "")
+    return source not in (None, ParameterSource.DEFAULT)
 
 
 def _print_version(context: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click passes it so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from tracekit.cli._progress import Advance, progress_bar
 from tracekit.findings import Result, write_result
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tracekit.cli._options import Options
     from tracekit.store import Capture
@@ -86,6 +87,20 @@ class Seen:
 
 def _size(n_bytes: int, n_events: int) -> str:
     return f"{n_bytes / 1e6:,.1f} MB, {n_events:,} events"
+
+
+@contextmanager
+def no_empty_folder(folder: Path) -> Iterator[None]:
+    """Take an output folder away again if the work in it fails before anything is written."""
+    is_new = not folder.exists()
+    try:
+        yield
+    except BaseException:
+        if is_new:
+            for empty in (folder / "run", folder):
+                with suppress(OSError):  # not there, or not empty: what is written stays
+                    empty.rmdir()
+        raise
 
 
 def write_all(result: Result, folder: Path) -> None:

@@ -9,7 +9,7 @@ import click
 
 from tracekit.cli._options import Options, pass_options
 from tracekit.cli._paths import free_for_run, output_folder, ranks, steps
-from tracekit.cli._pipeline import analyze_with_progress, show, write_all
+from tracekit.cli._pipeline import analyze_with_progress, no_empty_folder, show, write_all
 from tracekit.findings import Result, Severity, Status, encoded_result
 
 
@@ -51,15 +51,16 @@ def command(
     summary. DIR is never inside the source and is used again while the sources are unchanged.
     """
     folder = output_folder(paths, output)
-    result = analyze_with_progress(
-        options,
-        paths,
-        free_for_run(folder / "run"),
-        steps=steps(steps_text),
-        ranks=ranks(ranks_text),
-        run=run_name,
-        rank_from=rank_from,
-    )
+    with no_empty_folder(folder):
+        result = analyze_with_progress(
+            options,
+            paths,
+            free_for_run(folder / "run"),
+            steps=steps(steps_text),
+            ranks=ranks(ranks_text),
+            run=run_name,
+            rank_from=rank_from,
+        )
     write_all(result, folder)
     if as_json:
         sys.stdout.buffer.write(encoded_result(result))

@@ -10,6 +10,8 @@ from tracekit.cli._options import Options, pass_options
 from tracekit.cli._pipeline import Seen
 from tracekit.cli._progress import progress_bar
 
+TAKES = ("--engine", "--redact")
+
 
 @click.command(epilog="Example: tracekit convert traces/ run/")
 @click.argument("source", metavar="SOURCE")

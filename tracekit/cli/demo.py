@@ -8,7 +8,7 @@ import click
 
 from tracekit.cli._options import Options, pass_options
 from tracekit.cli._paths import free_for_run
-from tracekit.cli._pipeline import analyze_with_progress, show, write_all
+from tracekit.cli._pipeline import analyze_with_progress, no_empty_folder, show, write_all
 
 
 @click.command(epilog="Example: tracekit demo --output demo")
@@ -23,7 +23,7 @@ def command(options: Options, /, output: Path | None) -> None:
     from tracekit.sample_traces import demo_traces  # noqa: PLC0415
 
     folder = output or Path.cwd() / "tracekit-demo"
-    with demo_traces() as traces:
+    with no_empty_folder(folder), demo_traces() as traces:
         result = analyze_with_progress(options, [str(traces)], free_for_run(folder / "run"))
     write_all(result, folder)
     show(options, result, folder)

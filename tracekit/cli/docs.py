@@ -8,7 +8,9 @@ import click
 
 from tracekit.cli import main
 from tracekit.docgen import generated_pages, stale_pages, write_pages
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, UsageError
+
+TAKES = ()
 
 
 @click.command(epilog="Example: tracekit docs --check")
@@ -21,6 +23,11 @@ from tracekit.errors import TracekitError
 )
 def command(*, check: bool, root: Path) -> None:
     """Write the pages made from detectors, collectors, tables and commands into docs/."""
+    if not ((root / "README.md").is_file() and (root / "docs" / "detectors").is_dir()):
+        raise UsageError(
+            f"{root.absolute()}: not a checkout of tracekit, whose pages this command writes",
+            hint="Run it in a checkout, or name one: --root DIR",
+        )
     pages = generated_pages(root, main)
     if not check:
         click.echo(f"{len(write_pages(root, pages))} of {len(pages)} pages changed")

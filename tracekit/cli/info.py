@@ -13,6 +13,8 @@ from tracekit.cli._options import Options, pass_options
 if TYPE_CHECKING:
     from tracekit.store import Run
 
+TAKES = ("--engine",)
+
 
 @click.command(epilog="Example: tracekit info traces/")
 @click.argument("path", metavar="PATH")
@@ -68,21 +70,20 @@ def _show_run(run: Run, n_ranks: int | None = None) -> None:
         click.echo(f"Run {manifest.name}: {len(run.ranks)} of {manifest.world_size} ranks")
         if manifest.missing_ranks:
             click.echo(f"  missing ranks: {_few(list(manifest.missing_ranks))}")
+    width = max(map(len, TABLES))
     for name, table in TABLES.items():
         n_rows = run.n_rows(name)
-        click.echo(
-            f"  {name:<14} {n_rows:>12,}  {table.title}" if n_rows else f"  {name:<14} {'-':>12}"
-        )
+        shown = f"{n_rows:>12,}  {table.title}" if n_rows else f"{'-':>12}"
+        click.echo(f"  {name:<{width}} {shown}")
     checks = [check for capture in run.manifest.captures for check in capture.quality]
     for check in checks[:12]:
         click.echo(f"  {check.severity}: {check.check} ({check.count:,}): {check.detail}")
     click.echo("\nAnalyses:")
+    width = max(map(len, detectors()))
     for detector in detectors().values():
         lacking = [table.name for table in detector.needs if run.n_rows(table.name) == 0]
-        if lacking:
-            click.echo(f"  {detector.id:<24} cannot run: no {', '.join(lacking)}. {detector.how}")
-        else:
-            click.echo(f"  {detector.id:<24} can run")
+        state = f"cannot run: no {', '.join(lacking)}. {detector.how}" if lacking else "can run"
+        click.echo(f"  {detector.id:<{width}} {state}")
 
 
 def _few(numbers: list[int]) -> str:
