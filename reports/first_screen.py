@@ -21,12 +21,15 @@ from tracekit.units import Unit, text
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from tracekit.findings import Efficiency, Finding, Result, RunFacts
+    from tracekit.findings import Efficiency, Finding, Quality, Result, RunFacts
 
 HOST_SENTENCE = (
     "No device event was recorded: the training thread stands for the device, "
     "so every figure is host time."
 )
+
+MISSING_RANKS, NO_DEVICE_EVENTS = "missing ranks", "no device events"
+"""Checks of the capture that the notices say in their own words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +77,23 @@ def first_screen(result: Result) -> Markup:
 
 
 def overall(result: Result) -> Verdict:
-    """The worst severity found; healthy when none, unknown when nothing could be checked."""
+    """The worst severity found; healthy when none and the checks that count were made.
+
+    A detector that failed, or fewer than half of the checks made, leaves too much open to call a
+    run healthy.
+    """
     problems = found(result.findings, Status.FOUND)
     for severity in (Severity.CRITICAL, Severity.WARNING):
         if any(finding.severity is severity for finding in problems):
             return Verdict(SEVERITY_LABELS[severity], severity.value)
     if problems:
         return Verdict("Minor findings only", "info")
-    if found(result.findings, Status.CLEAR):
-        return Verdict("Healthy", "clear")
-    return Verdict("Not enough data", "unknown")
+    n_clear = len(found(result.findings, Status.CLEAR))
+    if not n_clear:
+        return Verdict("Not enough data", "unknown")
+    if found(result.findings, Status.FAILED) or 2 * n_clear < len(result.findings):
+        return Verdict("Incomplete", "unknown")
+    return Verdict("Healthy", "clear")
 
 
 def headline(result: Result) -> tuple[str, ...]:
@@ -109,11 +119,11 @@ def facts(run: RunFacts) -> tuple[tuple[str, str], ...]:
     error_ns = run.clock_error_ns
     layout = " \u00d7 ".join(f"{key.upper()} {value}" for key, value in run.layout.items())
     pairs = (
-        ("Ranks", f"{n_ranks:,} of {run.world_size:,} found"),
+        ("Ranks", f"{n_ranks:,} of {run.world_size:,} analysed"),
         ("Devices", _devices(run, shown_models)),
         ("Mean step", text(run.step_ns, Unit.NS) if run.steps else "no step found"),
         ("Steps averaged", f"{n_averaged:,} of {len(run.steps):,}"),
-        ("Clock error", text(error_ns, Unit.NS) if error_ns is not None else "clocks not aligned"),
+        ("Clocks", "not aligned") if error_ns is None else ("Clock error", text(error_ns, Unit.NS)),
         ("Layout", layout),
     )
     return tuple((label, value) for label, value in pairs if value)
@@ -158,13 +168,17 @@ def notices(result: Result) -> tuple[str, ...]:
     """What weakens every figure of the page."""
     run = result.run
     sentences = []
+    if result.source.other_runs:
+        n_others = counted(len(result.source.other_runs), "other run")
+        sentences.append(f"This path holds {n_others}; pick one with --run NAME.")
     if run.device_kind == HOST_THREAD:
-        sentences.append(HOST_SENTENCE)
+        sentences.append(HOST_SENTENCE + _why_no_device(result))
     if run.missing_ranks:
         n_missing = len(run.missing_ranks)
+        who = "it" if n_missing == 1 else "they"
         sentences.append(
             f"{counted(n_missing, 'rank')} of {run.world_size:,} missing "
-            f"({ranks_text(run.missing_ranks)}): what they did is not in these figures."
+            f"({ranks_text(run.missing_ranks)}): what {who} did is not in these figures."
         )
     n_failed = len(found(result.findings, Status.FAILED))
     if n_failed:
@@ -174,6 +188,33 @@ def notices(result: Result) -> tuple[str, ...]:
     if result.source.n_dropped:
         sentences.append(f"{counted(result.source.n_dropped, 'event')} dropped while reading.")
     return tuple(sentences)
+
+
+def weighty_remarks(result: Result) -> tuple[Quality, ...]:
+    """Remarks on the capture that weaken figures and stand in no notice: once each, gravest first.
+
+    A check that several ranks share is told by its first remark.
+    """
+    run = result.run
+    said = {MISSING_RANKS} if run.missing_ranks else set()
+    if run.device_kind == HOST_THREAD:
+        said.add(NO_DEVICE_EVENTS)
+    serious = [
+        remark
+        for remark in result.quality
+        if remark.severity is not Severity.INFO and remark.check not in said
+    ]
+    serious.sort(key=lambda remark: remark.severity is not Severity.CRITICAL)
+    first_of_check = {remark.check: remark for remark in reversed(serious)}
+    return (*reversed(first_of_check.values()),)
+
+
+def _why_no_device(result: Result) -> str:
+    """What the capture says about it, where that is more than that there is none."""
+    for remark in result.quality:
+        if remark.check == NO_DEVICE_EVENTS and remark.severity is not Severity.INFO:
+            return f" Recorded: {remark.detail}."
+    return ""
 
 
 def _why_no_efficiency(result: Result) -> str:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from tracekit.findings import Severity, Status, ranked
 from tracekit.reports.components import SEVERITY_LABELS, counted, found, ranks_text
-from tracekit.reports.first_screen import facts, headline, notices, overall
+from tracekit.reports.first_screen import facts, headline, notices, overall, weighty_remarks
 from tracekit.reports.mean_step import PARTS, basis_sentence, job_mean, mean_steps
 from tracekit.units import Unit, text
 
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from tracekit.findings import Finding, Result
 
 MAX_FINDINGS = 4
-MAX_WARNINGS = 2
-MAX_SENTENCE_LINES = 2
+MAX_LINES = 30
+MAX_SENTENCE_LINES = 4
+MAX_WARNING_LINES = 3
 MAX_FACT_LINES = 2
 
 STYLES = {
@@ -49,7 +50,7 @@ PART_STYLES = (
 
 
 def summary(result: Result, *, width: int | None = None) -> RenderableType:
-    """One screen of at most 24 lines of 80 columns: verdict, findings, mean step, counts, warnings.
+    """Verdict, findings, mean step, counts, warnings: at most `MAX_LINES` lines of 80 columns.
 
     Args:
         result: What to summarise.
@@ -57,11 +58,13 @@ def summary(result: Result, *, width: int | None = None) -> RenderableType:
     """
     columns = max(40, width or shutil.get_terminal_size((80, 24)).columns)
     problems = found(ranked(result.findings), Status.FOUND)
+    shown = problems[:MAX_FINDINGS]
     blocks: list[RenderableType] = [*_verdict(result, columns), *_facts(result, columns)]
-    if problems:
-        blocks += [Text(""), _findings(problems[:MAX_FINDINGS], columns)]
+    if shown:
+        blocks += [Text(""), _findings(shown, columns)]
     blocks += [Text(""), *_mean_step(result, columns), _counts(result, len(problems), columns)]
-    return Group(*blocks, *_warnings(result, columns))
+    n_lines = len(blocks) + len(shown)  # the table is one block: its head and a line per finding
+    return Group(*blocks, *_warnings(result, columns, max(MAX_LINES - n_lines, 3)))
 
 
 def plain(value: str, n_chars: int) -> str:
@@ -73,15 +76,25 @@ def plain(value: str, n_chars: int) -> str:
 
 def _verdict(result: Result, columns: int) -> list[Text]:
     verdict = overall(result)
-    first, *rest = (plain(sentence, 2 * columns) for sentence in headline(result)[:3])
-    lines = _wrapped(f"{verdict.label}: {first}", columns)
-    lines[0].stylize(STYLES[verdict.kind], 0, len(verdict.label))
-    return [*lines, *(line for sentence in rest for line in _wrapped(sentence, columns))]
+    first, *rest = headline(result)[:3]
+    lines = _wrapped(f"{verdict.label}: {first}", columns, MAX_SENTENCE_LINES)
+    texts = [Text(line) for line in lines]
+    texts[0].stylize(STYLES[verdict.kind], 0, len(verdict.label))
+    for sentence in rest:
+        texts += map(Text, _wrapped(sentence, columns, MAX_SENTENCE_LINES))
+    return texts
 
 
-def _wrapped(sentence: str, columns: int) -> list[Text]:
-    lines = textwrap.wrap(sentence, columns, max_lines=MAX_SENTENCE_LINES, placeholder=" …")
-    return [Text(line) for line in lines]
+def _wrapped(sentence: str, columns: int, n_lines: int, indent: str = "") -> list[str]:
+    """A sentence over at most `n_lines` lines; only what does not fit there is cut."""
+    return textwrap.wrap(
+        plain(sentence, n_lines * columns),
+        columns,
+        subsequent_indent=indent,
+        max_lines=n_lines,
+        placeholder=" …",
+        break_on_hyphens=False,  # "--run NAME" is copied
+    )
 
 
 def _facts(result: Result, columns: int) -> list[Text]:
@@ -164,15 +177,21 @@ def _counts(result: Result, n_problems: int, columns: int) -> Text:
     return Text(plain(" · ".join(part for part in parts if part), columns))
 
 
-def _warnings(result: Result, columns: int) -> list[Text]:
-    """What weakens the figures, one line each: the run as a whole, then the capture's gravest."""
-    serious = [remark for remark in result.quality if remark.severity is not Severity.INFO]
-    serious.sort(key=lambda remark: remark.severity is not Severity.CRITICAL)
-    first_of_check = {remark.check: remark for remark in reversed(serious)}
-    remarks = [*reversed(first_of_check.values())]
-    sentences = [*notices(result), *(f"{remark.check}: {remark.detail}" for remark in remarks)]
-    n_more = len(sentences) - MAX_WARNINGS
-    lines = [f"! {sentence}" for sentence in sentences[:MAX_WARNINGS]]
-    if n_more > 0:
-        lines.append(f"! {counted(n_more, 'more warning')}")
-    return [Text(plain(line, columns), style="yellow") for line in lines]
+def _warnings(result: Result, columns: int, n_lines: int) -> list[Text]:
+    """What weakens the figures, each in full: the run as a whole, then the capture's gravest.
+
+    Those for which `n_lines` leave no room are counted.
+    """
+    remarks = (f"{remark.check}: {remark.detail}" for remark in weighty_remarks(result))
+    warnings = [
+        _wrapped(f"! {sentence}", columns, MAX_WARNING_LINES, "  ")
+        for sentence in (*notices(result), *remarks)
+    ]
+    lines: list[str] = []
+    for i, warning in enumerate(warnings):
+        n_left = len(warnings) - i - 1
+        if len(lines) + len(warning) + (n_left > 0) > n_lines:
+            lines.append(f"! {counted(n_left + 1, 'more warning' if lines else 'warning')}")
+            break
+        lines += warning
+    return [Text(line, style="yellow") for line in lines]

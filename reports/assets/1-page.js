@@ -11,7 +11,7 @@
   }
 
   function showTheme() {
-    themeButton.setAttribute("aria-pressed", String(isDark()));
+    themeButton.textContent = isDark() ? "Light theme" : "Dark theme";
     document.dispatchEvent(new CustomEvent("theme"));
   }
 

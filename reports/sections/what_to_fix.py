@@ -22,6 +22,7 @@ from tracekit.reports.components import (
     table,
     window_text,
 )
+from tracekit.reports.first_screen import overall
 from tracekit.reports.templating import rendered, visible
 from tracekit.units import Unit, text
 
@@ -59,7 +60,7 @@ def _nothing(result: Result) -> Markup:
     sentence = f"Nothing found that is worth fixing: {counted(n_clear, 'check')} within limits."
     if n_skipped:
         sentence += f" {counted(n_skipped, 'check')} not made for want of data."
-    return notice(sentence, "clear")
+    return notice(sentence, overall(result).kind)
 
 
 def _card(finding: Finding, position: int) -> Markup:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tracekit.findings import Severity, Status
-from tracekit.reports.first_screen import facts, headline, notices, overall
+from tracekit.reports.first_screen import HOST_SENTENCE, facts, headline, notices, overall
 
 
 def of_status(result, *statuses):
@@ -36,6 +36,17 @@ def test_failed_and_skipped_checks_alone_are_not_health(straggler):
     assert overall(of_status(straggler, Status.SKIPPED, Status.FAILED)).label == "Not enough data"
 
 
+def test_a_failed_detector_is_not_health(straggler):
+    assert overall(of_status(straggler, Status.CLEAR, Status.FAILED)).label == "Incomplete"
+
+
+def test_a_run_is_healthy_where_at_least_half_of_the_checks_were_made(straggler):
+    clear, skipped = straggler.findings[:2]
+    half = (clear, skipped)
+    assert overall(replace(straggler, findings=half)).label == "Healthy"
+    assert overall(replace(straggler, findings=(*half, skipped))).label == "Incomplete"
+
+
 def test_a_result_without_sentences_still_says_what_is_known(straggler):
     bare = replace(straggler, headline=())
     assert headline(bare) == ("2 findings in this run: see below.",)
@@ -52,6 +63,36 @@ def test_everything_that_weakens_the_figures_is_said(straggler):
         "1 detector failed, so a problem may be missing here.",
         "1 event dropped while reading.",
     )
+
+
+def test_one_missing_rank_is_spoken_of_as_one(straggler):
+    run = replace(straggler.run, missing_ranks=(8,), world_size=9)
+    assert notices(replace(straggler, run=run))[0] == (
+        "1 rank of 9 missing (8): what it did is not in these figures."
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "counted"), [(("a",), "1 other run"), (tuple("abcde"), "5 other runs")]
+)
+def test_runs_beside_the_analysed_one_are_counted_first(straggler, names, counted):
+    source = replace(straggler.source, other_runs=names)
+    assert notices(replace(straggler, source=source))[0] == (
+        f"This path holds {counted}; pick one with --run NAME."
+    )
+
+
+def test_why_no_device_was_recorded_is_said_where_the_capture_tells(single, straggler):
+    why = replace(straggler.quality[0], check="no device events", detail="runtime calls only")
+    first = notices(replace(single, quality=(why,)))[0]
+    assert first == f"{HOST_SENTENCE} Recorded: runtime calls only."
+    info = replace(why, severity=Severity.INFO)
+    assert notices(replace(single, quality=(info,)))[0] == HOST_SENTENCE
+
+
+def test_clocks_that_are_not_aligned_are_called_so(single, straggler):
+    assert dict(facts(single.run))["Clocks"] == "not aligned"
+    assert dict(facts(straggler.run))["Clock error"] == "12 \u00b5s"
 
 
 def test_many_gpu_models_are_counted(straggler):

@@ -99,7 +99,7 @@ def test_the_first_screen_says_cause_saving_cure_and_facts(straggler):
     screen = page[page.index('class="verdict critical"') : page.index('id="what-to-fix"')]
     for sentence in straggler.headline:
         assert sentence in screen
-    assert ">8 of 8 found<" in screen
+    assert ">8 of 8 analysed<" in screen
     assert ">8 \u00d7 NVIDIA H100 80GB HBM3<" in screen
     assert ">2 of 4<" in screen
     assert ">12 µs<" in screen
@@ -108,6 +108,7 @@ def test_the_first_screen_says_cause_saving_cure_and_facts(straggler):
     assert "Imbalance 10 ms" in screen
     assert "rest 20 ms" in screen
     assert "Load balance 87.5 % \u00d7 communication efficiency 80.0 % = 70.0 %" in screen
+    assert "Communication efficiency is max compute / step" in screen
 
 
 def test_the_widths_of_the_efficiency_bar_are_the_shares_of_the_step(straggler):

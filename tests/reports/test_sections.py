@@ -69,7 +69,7 @@ def test_a_finding_shows_its_figures_and_what_they_rest_on(straggler):
         "<dt>Ranks that wait</dt><dd>0\u20134, 6\u20137</dd>",
         "<dt>Measured</dt><dd>95.0 %</dd>",
         "<dt>Limit</dt><dd>50.0 %</dd>",
-        "1,234.567891 s to 1,234.667891 s",
+        "1,234.567891 s to 1,234.667891 s from the start of the run",
         "High confidence: <bdi>Lateness is 40 ms, the clock error 12 µs.</bdi>",
         "<code>taskset -c 0-15 torchrun train.py</code>",
         '<td class="n" data-value="21000000">21 ms</td>',
@@ -84,6 +84,12 @@ def test_beyond_forty_findings_the_rest_stand_in_a_table_and_keep_their_links(st
     assert body.count("<article") == 40
     assert "5 more findings" in body
     assert len(re.findall(r'id="finding/straggler-rank/rank%20\d+"', body)) == 45
+
+
+def test_nothing_found_is_no_good_news_where_a_detector_failed(straggler):
+    kept = tuple(f for f in straggler.findings if f.status is not Status.FOUND)
+    assert 'class="notice unknown"' in what_to_fix.render(replace(straggler, findings=kept))
+    assert 'class="notice clear"' in what_to_fix.render(replace(straggler, findings=kept[:2]))
 
 
 def test_a_finding_without_saving_or_advice_renders(straggler):

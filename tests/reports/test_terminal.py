@@ -22,7 +22,7 @@ def printed(result, width=80, **options):
 @pytest.mark.parametrize("name", ["straggler", "healthy", "single", "hostile", "large"])
 def test_a_summary_fits_on_one_screen(request, name, width):
     lines = printed(request.getfixturevalue(name), width).splitlines()
-    assert len(lines) <= 24
+    assert len(lines) <= 30
     assert all(len(line) <= width for line in lines)
 
 
@@ -34,9 +34,41 @@ def test_the_fullest_summary_fits_on_one_screen(straggler):
         quality=tuple(replace(straggler.quality[0], check=f"check {i}") for i in range(9)),
     )
     text = printed(full)
-    assert len(text.splitlines()) <= 24
+    assert len(text.splitlines()) <= 30
     assert "26 more findings" in text
-    assert "7 more warnings" in text
+    assert "6 more warnings" in text  # 9 checks and the detector that failed; 4 are said
+
+
+def test_sentences_and_warnings_are_said_in_full(straggler):
+    cure = "Set num_workers of the data loader to the number of cores over ranks. " * 3 + "Done."
+    detail = "the launch of these kernels is not in the file, " * 4 + "so look at the host"
+    result = replace(
+        straggler,
+        headline=(*straggler.headline[:2], cure),
+        quality=(replace(straggler.quality[0], detail=detail),),
+    )
+    text = " ".join(printed(result).split())
+    assert cure in text
+    assert f"! Unlinked kernels: {detail}" in text
+
+
+def test_an_option_in_a_sentence_stays_on_one_line(straggler):
+    source = replace(straggler.source, other_runs=("a",))
+    for width in range(40, 70):
+        assert "--run" in printed(replace(straggler, source=source), width)
+
+
+@pytest.mark.parametrize("check", ["missing ranks", "no device events"])
+def test_what_a_notice_says_is_not_said_again_as_a_remark(single, straggler, check):
+    remark = replace(straggler.quality[0], check=check)
+    assert f"{check}:" not in printed(replace(single, quality=(remark,)))
+    assert f"{check}:" in printed(replace(straggler, quality=(remark,)))
+
+
+def test_facts_read_as_words(single, straggler):
+    assert "ranks 8 of 8 analysed" in printed(straggler)
+    assert "clocks not aligned" in printed(single)
+    assert "clock error" not in printed(single)
 
 
 def test_a_warning_that_several_ranks_share_is_said_once(straggler):
