@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+import tracekit.schema
 from tracekit.collectors import Collector, Options, Peek, RankFile
 from tracekit.collectors.chrome_trace import communication, durations, quality
 from tracekit.collectors.chrome_trace.columns import frame
@@ -243,10 +244,13 @@ def _why_empty(reading: Reading) -> str:
 
 @cache
 def code_version() -> str:
-    """Identity of the code that converts: a run made by other code is converted again."""
+    """Identity of all code that decides what is stored: what other code wrote is made again."""
     digest = sha256(tracekit_version().encode())
-    here = Path(__file__).parent
-    for path in sorted([*here.glob("*.py"), *(here / "chrome_trace").glob("*.py")]):
+    here = Path(__file__).resolve().parent
+    package = Path(tracekit.schema.__file__).parents[1]
+    sources = [here, here / "chrome_trace", here / "sources", package / "schema"]
+    files = [path for folder in sources for path in folder.glob("*.py")]
+    for path in sorted([*files, package / "derive" / "kernel_kinds.py"]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

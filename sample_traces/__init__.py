@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -44,6 +44,13 @@ class Truth:
 
     findings: tuple[Planted, ...] = ()
     skipped: tuple[str, ...] = ()
+
+
+def late(rank: int, cause: Cause, saving_ns: float, *others: str) -> Truth:
+    """One rank comes late, by what it costs; `others` are detectors that see it as well."""
+    planted = Planted(id="straggler-rank", cause=cause, ranks=(rank,), saving_ns=saving_ns)
+    seen = (replace(planted, id=name, saving_ns=None) for name in others)
+    return Truth(findings=(planted, *seen))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

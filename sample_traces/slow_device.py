@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.findings import Cause
-from tracekit.sample_traces import Planted, Scenario, Truth
+from tracekit.sample_traces import Scenario, Truth, late
 from tracekit.sample_traces.simulator.recorded import recorded
 from tracekit.sample_traces.simulator.training import Faults, Job
 
@@ -17,20 +17,9 @@ RANK = 2
 
 def build(folder: Path, seed: int, severity: float) -> Truth:
     """Four data-parallel ranks; rank 2 is slower by 30 % times the severity."""
-    faults = Faults(compute_factor={RANK: 1 + 0.3 * severity}) if severity else Faults()
-    steps = recorded(Job(seed=seed, faults=faults), folder)
-    if not severity:
-        return Truth()
-    return Truth(
-        findings=(
-            Planted(
-                id="straggler-rank",
-                cause=Cause.SLOW_DEVICE,
-                ranks=(RANK,),
-                saving_ns=steps.saving_ns,
-            ),
-        )
-    )
+    job = Job(seed=seed, faults=Faults(compute_factor={RANK: 1 + 0.3 * severity}))
+    saving_ns = recorded(job, folder).saving_ns
+    return late(RANK, Cause.SLOW_DEVICE, saving_ns, "load-imbalance") if severity else Truth()
 
 
 SCENARIO = Scenario(id="slow-device", title="One device computes slowly", build=build)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.findings import Cause
-from tracekit.sample_traces import Planted, Scenario, Truth
+from tracekit.sample_traces import Scenario, Truth, late
 from tracekit.sample_traces.simulator.recorded import recorded
 from tracekit.sample_traces.simulator.training import Faults, Job
 
@@ -17,21 +17,10 @@ RANK = 3
 
 def build(folder: Path, seed: int, severity: float) -> Truth:
     """Eight ranks, 2 × 2 × 2; rank 3 is slower by 30 % times the severity."""
-    faults = Faults(compute_factor={RANK: 1 + 0.3 * severity}) if severity else Faults()
+    faults = Faults(compute_factor={RANK: 1 + 0.3 * severity})
     job = Job(n_dp=2, n_tp=2, n_pp=2, n_micro_batches=4, seed=seed, faults=faults)
-    steps = recorded(job, folder)
-    if not severity:
-        return Truth()
-    return Truth(
-        findings=(
-            Planted(
-                id="straggler-rank",
-                cause=Cause.SLOW_DEVICE,
-                ranks=(RANK,),
-                saving_ns=steps.saving_ns,
-            ),
-        )
-    )
+    saving_ns = recorded(job, folder).saving_ns
+    return late(RANK, Cause.SLOW_DEVICE, saving_ns, "load-imbalance") if severity else Truth()
 
 
 SCENARIO = Scenario(id="slow-device-in-grid", title="A slow device and its peers", build=build)

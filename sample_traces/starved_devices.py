@@ -15,14 +15,13 @@ if TYPE_CHECKING:
 
 def build(folder: Path, seed: int, severity: float) -> Truth:
     """Four data-parallel ranks; each loads 15 ms times the severity longer than is healthy."""
-    job = Job(seed=seed)
+    plain = Job(seed=seed)
     load_ns = {
         (rank, step): int(15_000_000 * severity)
-        for rank in range(job.world_size)
-        for step in range(job.first_step, job.first_step + job.n_steps)
+        for rank in range(plain.world_size)
+        for step in plain.steps
     }
-    faults = Faults(loader_ns=load_ns) if severity else Faults()
-    steps = recorded(Job(seed=seed, faults=faults), folder)
+    steps = recorded(Job(seed=seed, faults=Faults(loader_ns=load_ns)), folder)
     if not severity:
         return Truth()
     return Truth(
@@ -30,7 +29,7 @@ def build(folder: Path, seed: int, severity: float) -> Truth:
             Planted(
                 id="idle-gpu",
                 cause=Cause.HOST_SYNC,  # the loss is read each step, which drains the queue
-                ranks=tuple(range(job.world_size)),
+                ranks=tuple(range(plain.world_size)),
                 saving_ns=steps.saving_ns,
             ),
         )

@@ -115,3 +115,12 @@ def test_the_order_of_files_changes_nothing(result, tmp_path):
         again = tracekit.analyze(files, folder=tmp_path / "run", engine="local:1")
     assert again.findings == result.findings
     assert again.breakdown == result.breakdown
+
+
+def test_communication_with_a_rank_that_was_left_out_is_not_called_transfer(run):
+    result = tracekit.analyze(run, ranks=(0, 1, 3), engine="local:1")
+    assert {parts.exposed_transfer_ns for parts in result.whole} == {0}
+    exposed = next(f for f in result.findings if f.id == "exposed-communication")
+    assert exposed.severity is Severity.INFO
+    remark = next(remark for remark in result.quality if remark.check == "missing ranks")
+    assert "rank 2 not analysed" in remark.detail

@@ -109,7 +109,7 @@ def test_a_run_with_nothing_above_info_is_healthy():
     findings = completed((found("a", saved(0, 40)),), {"a": detector("a")})
     assert headline(findings, 1) == (
         "Nothing found that is worth fixing.",
-        "1 of 1 checks could run; 1 smaller note stands below.",
+        "1 of 1 checks ran, 1 smaller note stands below.",
         "What was checked and what would need more data is listed below.",
     )
 
@@ -117,3 +117,13 @@ def test_a_run_with_nothing_above_info_is_healthy():
 def test_without_a_gpu_hours_are_those_of_ranks():
     findings = completed((found("a", saved(40, 40)),), {"a": detector("a")})
     assert "rank-hours a day" in headline(findings, 1, "rank")[1]
+
+
+def test_checks_that_failed_or_were_skipped_did_not_run():
+    findings = tuple(
+        Finding(id=name, subject="run", status=status, title=name)
+        for name, status in (("a", Status.FAILED), ("b", Status.SKIPPED), ("c", Status.CLEAR))
+    )
+    first, second, _ = headline(findings, 3)
+    assert first == "Too little could be checked."
+    assert second == "1 of 3 checks ran."

@@ -108,7 +108,8 @@ def limited(run: Run, steps: tuple[int, int] | None, ranks: tuple[int, ...] | No
                 f"no trace of rank {', '.join(map(str, unknown))}",
                 hint=f"Ranks here: {', '.join(map(str, run.ranks))}",
             )
-        manifest = replace(manifest, captures=kept)
+        left = set(manifest.missing_ranks) | ({c.rank for c in manifest.captures} - set(ranks))
+        manifest = replace(manifest, captures=kept, missing_ranks=tuple(sorted(left)))
     return replace(run, manifest=manifest, steps=steps)
 
 
@@ -136,6 +137,7 @@ def _source(run: Run) -> Source:
         path=run.manifest.source,
         files=files,
         n_dropped=sum(file.n_dropped for file in files),
+        other_runs=run.manifest.other_runs,
         others=run.manifest.others,
     )
 

@@ -228,11 +228,15 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where the run came from. `others` are runs and files that lay beside it and were left out."""
+    """Where the run came from.
+
+    `other_runs` are names of runs that lay beside it, `others` says what was left out, and why.
+    """
 
     path: str
     files: tuple[SourceFile, ...]
     n_dropped: int = 0
+    other_runs: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
 
 

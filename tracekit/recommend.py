@@ -94,7 +94,7 @@ ADVICE: dict[Cause, Recommendation] = {
     ),
     Cause.HOST_OTHER: Recommendation(
         "The host did something that no operator records (Python, I/O, a sleep, another process). "
-        "Look at the time range named here with a sampling profiler on that rank.",
+        "Watch that rank's process with a sampling profiler while the job runs.",
         Change.CODE,
         ("py-spy dump --pid PID", "py-spy record --pid PID --duration 30 --output stacks.svg"),
     ),
@@ -167,13 +167,15 @@ def headline(findings: tuple[Finding, ...], n_checked: int, device: str = "GPU")
 
 
 def _healthy(findings: tuple[Finding, ...], n_checked: int) -> tuple[str, ...]:
-    small = sum(finding.status is Status.FOUND for finding in findings)
-    skipped = sum(finding.status is Status.SKIPPED for finding in findings)
-    notes = "1 smaller note stands" if small == 1 else f"{small} smaller notes stand"
-    noted = f"{notes} below" if small else "no note either"
+    ran = {f.id for f in findings if f.status in (Status.FOUND, Status.CLEAR)}
+    n_small = sum(finding.status is Status.FOUND for finding in findings)
+    notes = {0: "", 1: ", 1 smaller note stands below"}.get(
+        n_small, f", {n_small} smaller notes stand below"
+    )
+    is_thin = 2 * len(ran) <= n_checked
     return (
-        "Nothing found that is worth fixing.",
-        f"{n_checked - skipped} of {n_checked} checks could run; {noted}.",
+        "Too little could be checked." if is_thin else "Nothing found that is worth fixing.",
+        f"{len(ran)} of {n_checked} checks ran{notes}.",
         "What was checked and what would need more data is listed below.",
     )
 

@@ -90,6 +90,7 @@ class Manifest:
     missing_ranks: tuple[int, ...] = ()
     layout: dict[str, int] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    other_runs: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     is_redacted: bool = False
 

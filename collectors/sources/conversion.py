@@ -217,10 +217,10 @@ def _manifest(
     source: str,
     options: Options,
 ) -> Manifest:
+    other_runs = [run for run in beside.runs if run.name != found.name]
     others = [
         f"run {run.name}: {len(run.files)} of {run.world_size} ranks (pick it with --run)"
-        for run in beside.runs
-        if run.name != found.name
+        for run in other_runs
     ]
     others += [f"not converted: {failure.message}" for failure in so_far.failures]
     others += beside.left_out
@@ -241,6 +241,10 @@ def _manifest(
         world_size=found.world_size,
         captures=tuple(replace(c, quality=(*c.quality, *_rank_checks(c))) for c in captures),
         missing_ranks=tuple(rank for rank in range(found.world_size) if rank not in ranks),
+        other_runs=tuple(
+            redaction.alias("run", run.name) if options.is_redacted else path_text(run.name)
+            for run in other_runs
+        ),
         others=tuple(map(path_text, others)),
         is_redacted=options.is_redacted,
     )

@@ -41,8 +41,6 @@ class Faults:
     loader_ns: dict[tuple[int, int], int] = field(default_factory=dict)
     pause_ns: dict[tuple[int, int], int] = field(default_factory=dict)
     allocation_ns: dict[tuple[int, int], int] = field(default_factory=dict)
-    transfer_factor: dict[str, float] = field(default_factory=dict)
-    n_syncs_per_layer: int = 0
     is_serialized: bool = False
 
 
@@ -74,6 +72,11 @@ class Job:
     faults: Faults = field(default_factory=Faults)
 
     @property
+    def steps(self) -> range:
+        """Numbers of its steps."""
+        return range(self.first_step, self.first_step + self.n_steps)
+
+    @property
     def world_size(self) -> int:
         """Ranks of the job."""
         return self.n_dp * self.n_tp * self.n_pp
@@ -85,6 +88,11 @@ class Job:
     def rank(self, dp: int, tp: int, pp: int) -> int:
         """The rank at these coordinates."""
         return tp + self.n_tp * (dp + self.n_dp * pp)
+
+
+def each_step(rank: int, dur_ns: float) -> dict[tuple[int, int], int]:
+    """The same time for one rank in every step of a job of the usual length."""
+    return {(rank, step): int(dur_ns) for step in Job().steps}
 
 
 def groups(job: Job) -> tuple[Group, ...]:
@@ -126,7 +134,7 @@ class _Rank:
         self.groups = {group.name: group for group in groups(job)}
 
     def program(self) -> Program:
-        for step in range(self.job.first_step, self.job.first_step + self.job.n_steps):
+        for step in self.job.steps:
             self._step(step)
         self.main.append(Synchronize())
         return {MAIN: self.main, AUTOGRAD: self.autograd}
@@ -143,7 +151,7 @@ class _Rank:
             self.main.append(HostWork(dur_ns=allocation_ns, name="cudaMalloc", category="runtime"))
         for is_forward, micro_batch in _schedule(job, self.pp):
             if is_forward:
-                self._forward(step, micro_batch)
+                self._forward()
             else:
                 self._backward(step, micro_batch)
         self._optimize()
@@ -163,20 +171,17 @@ class _Rank:
                 Copy(kind="HtoD", size_bytes=8 << 20, dur_ns=self._noisy(400_000)),
             ]
 
-    def _forward(self, step: int, micro_batch: int) -> None:
+    def _forward(self) -> None:
         job = self.job
         if self.pp > 0:
             self._message(self.main, self.pp - 1, is_send=False)
-        for layer in range(self._n_layers()):
+        for _ in range(self._n_layers()):
             self.main.append(Begin(name="aten::linear"))
             self._compute(self.main, "forward", job.forward_ns)
             self.main.append(End())
             self._tensor_reduce(self.main)
-            self.main += [Synchronize(stream=COMPUTE)] * job.faults.n_syncs_per_layer
-            del layer
         if self.pp + 1 < job.n_pp:
             self._message(self.main, self.pp + 1, is_send=True)
-        del step, micro_batch
 
     def _backward(self, step: int, micro_batch: int) -> None:
         """Backward runs on the autograd thread while the training thread waits for it."""
@@ -223,7 +228,6 @@ class _Rank:
         if group is None:
             return
         stream = COMPUTE if self.job.faults.is_serialized else DATA_COMM
-        factor = self.job.faults.transfer_factor.get(group.name, 1.0)
         size_bytes = self.job.gradient_bytes // self.job.n_buckets
         self.autograd += [
             StreamWait(stream=stream, on_stream=COMPUTE),
@@ -231,7 +235,7 @@ class _Rank:
                 group=group,
                 operation="all_reduce",
                 size_bytes=size_bytes,
-                transfer_ns=int(self.job.gradient_ns / self.job.n_buckets * factor),
+                transfer_ns=self.job.gradient_ns // self.job.n_buckets,
                 stream=stream,
             ),
         ]

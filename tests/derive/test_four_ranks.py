@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 import tracekit
+from tracekit.derive.breakdown import breakdown
 from tracekit.derive.instances import instances
 from tracekit.derive.lateness import late_calls
 from tracekit.derive.waits import waits
@@ -133,6 +134,16 @@ def test_h_ranks_keep_their_numbers_without_rank_2(four_ranks):
         (1, 3, 4),
         (3, 3, 4),
     ]
+
+
+def test_h_what_is_left_of_a_call_is_not_called_transfer(four_ranks):
+    # rank 2 may have come last: waiting is at least 0, and the rest cannot be told apart
+    run = four_ranks("H")
+    assert by_instance(run, "wait_ns") == [[0, 0, 0]]
+    assert by_instance(run, "transfer_ns") == [[None, None, None]]
+    parts = breakdown(run, 0).filter(pl.col("step").is_null()).collect().row(0, named=True)
+    assert parts["exposed_transfer_ns"] == 0
+    assert parts["unsplit_communication_ns"] == parts["exposed_communication_ns"] > 0
 
 
 def test_i_sequence_numbers_join_streams_in_another_order(four_ranks):

@@ -63,12 +63,11 @@ def test_waiting_for_a_late_rank_is_not_the_networks_fault(make_run, runs):
     assert found.measured.value == pytest.approx(0.05)
 
 
-def test_what_cannot_be_split_counts_but_saves_nothing_for_sure(make_run, runs):
+def test_what_cannot_be_split_counts_but_supports_no_saving(make_run, runs):
     found = finding_of(make_run(job(runs, transfer=300, n_ranks=1)))
     assert found.status is Status.FOUND
     assert found.measured.value == pytest.approx(0.3)
-    assert (found.saving.per_step_ns.low, found.saving.share) == (0, 0)
-    assert found.saving.per_step_ns.high == 300_000
+    assert found.saving is None
     assert found.confidence.level is Level.LOW
 
 

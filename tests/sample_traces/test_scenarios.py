@@ -36,8 +36,9 @@ def test_what_is_planted_is_found(scenario, seed, tmp_path):
             saving = finding.saving.per_step_ns
             assert saving.low * (1 - TOLERANCE) <= planted.saving_ns
             assert planted.saving_ns <= saving.high * (1 + TOLERANCE)
-    if not truth.findings:
-        assert loud(result) == []
+    assert {finding.id for finding in loud(result)} == {each.id for each in truth.findings}
+    skipped = {finding.id for finding in result.findings if finding.status is Status.SKIPPED}
+    assert skipped == set(truth.skipped)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

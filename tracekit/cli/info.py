@@ -62,7 +62,7 @@ def _show_traces(options: Options, path: str, rank_from: str | None) -> None:
 
 
 def _show_run(run: Run, n_ranks: int | None = None) -> None:
-    from tracekit.detectors import detectors  # noqa: PLC0415
+    from tracekit.detectors import detectors, why_not  # noqa: PLC0415
     from tracekit.schema import TABLES  # noqa: PLC0415
 
     if n_ranks is None:
@@ -81,8 +81,8 @@ def _show_run(run: Run, n_ranks: int | None = None) -> None:
     click.echo("\nAnalyses:")
     width = max(map(len, detectors()))
     for detector in detectors().values():
-        lacking = [table.name for table in detector.needs if run.n_rows(table.name) == 0]
-        state = f"cannot run: no {', '.join(lacking)}. {detector.how}" if lacking else "can run"
+        why = why_not(detector, run, len(run.ranks) if n_ranks is None else n_ranks)
+        state = f"cannot run: {why}" if why else "can run"
         click.echo(f"  {detector.id:<{width}} {state}")
 
 

@@ -150,6 +150,12 @@ def _few(ranks: list[int]) -> str:
     return ", ".join(map(str, ranks[:8])) + (" …" if len(ranks) > 8 else "")
 
 
+def compared_devices(run: Run) -> dict[int, list[int]]:
+    """Devices of each rank that enter the averages: those that hardly run anything are left out."""
+    places = mean_steps(breakdowns(run)).select("rank", "device")
+    return {rank: places.filter(rank=rank)["device"].to_list() for rank in run.ranks}
+
+
 def mean_steps(rows: pl.DataFrame) -> pl.DataFrame:
     """Mean of each measure (Float64, ns) over the averaged steps, by rank and device, sorted."""
     return (

@@ -80,7 +80,7 @@ def _pieces(events: pl.DataFrame, waited: pl.DataFrame) -> pl.DataFrame:
     is_communication = pl.col("class") == COMMUNICATION
     key = ["start_ns", "stream", "correlation"]
     calls = events.filter(is_communication).join(
-        waited.select(*key, "wait_ns").unique(key, keep="first"),
+        waited.select(*key, "wait_ns", "transfer_ns").unique(key, keep="first"),
         on=key,
         how="left",
         nulls_equal=True,
@@ -89,15 +89,15 @@ def _pieces(events: pl.DataFrame, waited: pl.DataFrame) -> pl.DataFrame:
     known = calls.drop_nulls("wait_ns").with_columns(
         entered_ns=pl.min_horizontal(pl.col("start_ns") + pl.col("wait_ns"), "end_ns")
     )
+    is_known = pl.col("transfer_ns").is_not_null()
+    after = pl.when(is_known).then(pl.lit("transfer")).otherwise(pl.lit("unsplit"))
     intervals = pl.concat(
         [
             events.filter(~is_communication).select("device", "class", "start_ns", "end_ns"),
             known.select(
                 "device", pl.lit("waiting").alias("class"), "start_ns", end_ns="entered_ns"
             ),
-            known.select(
-                "device", pl.lit("transfer").alias("class"), start_ns="entered_ns", end_ns="end_ns"
-            ),
+            known.select("device", after.alias("class"), start_ns="entered_ns", end_ns="end_ns"),
             calls.filter(pl.col("wait_ns").is_null()).select(
                 "device", pl.lit("unsplit").alias("class"), "start_ns", "end_ns"
             ),

@@ -53,6 +53,7 @@ def cached(
 def key(run: Run) -> str:
     """Identity of the run's sources and of the code that derives tables from them."""
     digest = hashlib.sha256(_code())
+    digest.update(repr(run.manifest.missing_ranks).encode())
     for capture in run.manifest.captures:
         digest.update(msgspec.json.encode((capture.rank, capture.source, capture.code)))
     return digest.hexdigest()[:16]

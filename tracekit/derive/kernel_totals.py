@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.activity import COMPUTE, activity
+from tracekit.derive.averages import compared_devices
 from tracekit.derive.cached import cached
 from tracekit.derive.steps import windows
 from tracekit.schema.table import DEVICE, I64, NAME, TEXT, Column, Table
@@ -47,10 +48,11 @@ def differences(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
         fewer or other kernels than the median rank's), `kind` (kind that differs most); sorted by
         rank. Both are Float64, whole ns (sums of doubles depend on their order), maybe negative.
     """
+    devices = compared_devices(run)
     rows = pl.concat(
         [
             kernel_totals(run, rank)
-            .filter(pl.col("step").is_in(list(steps)))
+            .filter(pl.col("step").is_in(list(steps)) & pl.col("device").is_in(devices[rank]))
             .group_by(_SAME)
             .agg(pl.col("n_kernels", "total_ns").sum())
             .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())

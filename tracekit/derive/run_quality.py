@@ -31,7 +31,7 @@ def _rank_checks(run: Run) -> Iterator[Check]:
             check="missing ranks",
             severity=WARNING,
             count=len(missing),
-            detail=f"no trace of rank {named}: whoever they made wait cannot be told",
+            detail=f"rank {named} not analysed: whoever it made wait cannot be told",
         )
     if not has_device_events(run):
         yield Check(

@@ -3,7 +3,11 @@
 x = min d over the members is the transfer of the instance, d − x the wait of a rank: no member can
 leave before the last has entered, so the one that came last stays shortest. It holds only where
 that is so (all-reduce, all-gather, reduce-scatter, barrier, even all-to-all) and bytes are equal;
-elsewhere the wait is null, "not known", never zero.
+elsewhere the wait is null, "not known", never zero. Splits and bytes that no trace recorded are
+taken as equal, and the finding says so.
+
+Where a member was not recorded it may have come last: d − x is then the least that a rank waited,
+and what is left of the call is waiting or transfer, "not split".
 
 The ends of an instance tell how sure that is: with each rank's constant clock offset removed,
 their spread is the error of the instance.
@@ -37,7 +41,12 @@ WAITS = Table(
             "ns",
             "time inside the call before the last rank entered; null when not known",
         ),
-        Column("transfer_ns", I64, "ns", "transfer of the instance: the shortest member"),
+        Column(
+            "transfer_ns",
+            I64,
+            "ns",
+            "transfer of the instance: the shortest member; null where a member is missing",
+        ),
         Column("late_ns", I64, "ns", "how much later than the median member this rank entered"),
         Column("error_ns", I64, "ns", "spread of the instance's ends, clock offsets removed"),
     ),
@@ -46,7 +55,13 @@ WAITS = Table(
 
 def waits(run: Run) -> pl.LazyFrame:
     """All collectives with waits (`WAITS`), sorted by instance, then rank."""
-    return cached(run, WAITS, lambda: _by_rank(run, _waits(instances(run).collect())))
+    return cached(
+        run,
+        WAITS,
+        lambda: _by_rank(
+            run, _waits(instances(run).collect(), has_all=not run.manifest.missing_ranks)
+        ),
+    )
 
 
 def waits_of(run: Run, rank: int) -> pl.LazyFrame:
@@ -91,7 +106,12 @@ def late_ns() -> pl.Expr:
     return (pl.col("dur_ns").median().over("instance") - pl.col("dur_ns")).round().cast(pl.Int64)
 
 
-def _waits(calls: pl.DataFrame) -> pl.DataFrame:
+def is_whole(*, has_all: bool) -> pl.Expr:
+    """Whether all members were recorded; of a group that is not known, if no rank is missing."""
+    return (pl.col("n_seen") == pl.col("n_expected")).fill_null(value=has_all)
+
+
+def _waits(calls: pl.DataFrame, *, has_all: bool) -> pl.DataFrame:
     end = pl.col("start_ns") + pl.col("dur_ns")
     split = is_split()
     reference = end.median().over("instance").round().cast(pl.Int64)
@@ -104,7 +124,9 @@ def _waits(calls: pl.DataFrame) -> pl.DataFrame:
         )
         .with_columns(
             wait_ns=pl.when("is_split").then(wait_ns()),
-            transfer_ns=pl.when("is_split").then(pl.col("dur_ns").min().over("instance")),
+            transfer_ns=pl.when(pl.col("is_split") & is_whole(has_all=has_all)).then(
+                pl.col("dur_ns").min().over("instance")
+            ),
             late_ns=pl.when("is_split").then(late_ns()),
             error_ns=pl.when("is_split").then(
                 pl.col("aligned_ns").max().over("instance")

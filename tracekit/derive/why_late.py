@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.activity import has_device_events
-from tracekit.derive.averages import averages, breakdowns, mean_steps
+from tracekit.derive.averages import (
+    averages,
+    breakdowns,
+    compared_devices,
+    mean_steps,
+)
 from tracekit.derive.host_kinds import CLASSES
 from tracekit.derive.idle import idle
 from tracekit.derive.kernel_totals import differences
@@ -133,15 +138,18 @@ def _stall() -> pl.Expr:
 def idle_by_cause(run: Run, steps: tuple[int, ...], cause: pl.Expr | None = None) -> pl.DataFrame:
     """Idle time of each rank by cause in the given steps: `rank`, `cause`, `detail`, `dur_ns`.
 
+    Devices that the averages leave out are left out here.
+
     `detail` is the host call in which the longest idle part of that cause fell. Sorted by rank,
     longest first.
     """
     named = (pl.col("cause") if cause is None else cause).alias("cause")
+    devices = compared_devices(run)
     return (
         pl.concat(
             [
                 idle(run, rank)
-                .filter(pl.col("step").is_in(list(steps)))
+                .filter(pl.col("step").is_in(list(steps)) & pl.col("device").is_in(devices[rank]))
                 .sort("dur_ns", descending=True)
                 .group_by(named, maintain_order=True)
                 .agg(pl.col("dur_ns").sum(), pl.col("detail").first())

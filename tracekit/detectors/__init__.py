@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 class Detector:
     """One question put to a run.
 
+    `min_ranks` is how many ranks it compares at least.
     `title` is its name when something is found, `clear` when not (shown with the measured value).
     `needs` are raw tables without which it is skipped; `how` says how to record them. `detect`
     returns one finding per culprit, at least one; a saving is at most that of `bounded_by`.
@@ -35,6 +36,7 @@ class Detector:
     clear: str
     needs: tuple[Table, ...]
     how: str
+    min_ranks: int = 1
     limits: type
     detect: Callable[[Run, Any], tuple[Finding, ...]]
     bounded_by: str | None = None
@@ -68,11 +70,9 @@ def findings_of(detector: Detector, run: Run, config: Config) -> tuple[Finding, 
         TracekitError: the configuration names a limit that does not exist.
     """
     limits: object = limits_for(detector.id, detector.limits, config)
-    missing = [table.name for table in detector.needs if run.n_rows(table.name) == 0]
-    if missing:
-        return (
-            skipped(detector, f"the traces hold no {' and no '.join(missing)}. {detector.how}"),
-        )
+    why = why_not(detector, run, len(run.ranks))
+    if why:
+        return (skipped(detector, why),)
     try:
         return detector.detect(run, limits)
     except TracekitError:
@@ -83,6 +83,16 @@ def findings_of(detector: Detector, run: Run, config: Config) -> tuple[Finding, 
         what = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
         why = f"{what}; please report it"
         return (finding(detector, Status.FAILED, title=detector.title, why=why),)
+
+
+def why_not(detector: Detector, run: Run, n_ranks: int) -> str:
+    """Why a detector cannot run, with how to record what it lacks; empty where it can."""
+    missing = [table.name for table in detector.needs if run.n_rows(table.name) == 0]
+    if missing:
+        return f"the traces hold no {' and no '.join(missing)}. {detector.how}"
+    if n_ranks < detector.min_ranks:
+        return "one rank: nobody to compare it with. Record all ranks of the job."
+    return ""
 
 
 def finding(detector: Detector, status: Status, *, subject: str = "run", **fields: Any) -> Finding:

@@ -18,7 +18,8 @@ Evidence:
 
 What-if saving:
     Low: the exposed transfer comes down to the limit, as on runs that overlap well. High: all of it
-    hides behind compute that is exposed now. An upper bound until the replay confirms it.
+    hides behind compute that is exposed now, as far as there is any. An upper bound until the
+    replay confirms it.
 
 Recommendation:
     Overlap communication with compute (bucket sizes, prefetch), or send less.
@@ -72,8 +73,15 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     }
     if measured.value < limits.max_step_share:
         return (finding(DETECTOR, Status.CLEAR, **shares),)
-    low_ns = transfer_ns - limits.max_step_share * step_ns
-    high_ns = min(transfer_ns + unsplit_ns, number(means["exposed_compute_ns"].mean()))
+    hides_ns = number(means["exposed_compute_ns"].mean())
+    bought = saving(
+        transfer_ns - limits.max_step_share * step_ns,
+        min(transfer_ns, hides_ns),
+        step_ns,
+        means.height,
+        f"exposed transfer hides behind compute that is exposed now, {text(hides_ns, Unit.NS)} a "
+        f"step; low end: down to {text(limits.max_step_share, Unit.SHARE)} of it; upper bound",
+    )
     exposed = text(transfer_ns + unsplit_ns, Unit.NS)
     return (
         finding(
@@ -81,14 +89,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
             Status.FOUND,
             title=f"{exposed} of each step is communication nothing hides",
             cause=Cause.EXPOSED_COMMUNICATION,
-            saving=saving(
-                low_ns,
-                high_ns,
-                step_ns,
-                means.height,
-                "exposed transfer hides behind compute that is exposed now; low end: down to "
-                f"{text(limits.max_step_share, Unit.SHARE)} of the step; upper bound",
-            ),
+            saving=bought if transfer_ns > 0 else None,
             **shares,
         ),
     )

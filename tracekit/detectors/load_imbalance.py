@@ -131,8 +131,6 @@ def _confidence(chosen: Averages) -> Confidence:
 
 
 def _why_not(means: pl.DataFrame, *, is_comparable: bool) -> str:
-    if means.height < 2:
-        return "one rank: nobody to compare it with. Record all ranks of the job."
     if not is_comparable:
         return (
             "the windows of the ranks may hold different work. Mark steps (prof.step() of "
@@ -182,6 +180,7 @@ DETECTOR = Detector(
     clear="Ranks compute equally long",
     needs=(),
     how="Record the same steps on all ranks.",
+    min_ranks=2,
     limits=Limits,
     detect=detect,
 )

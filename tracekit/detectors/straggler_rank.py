@@ -67,6 +67,16 @@ ASSUMES = (
     "the late rank enters with the others; upper bound: what lies behind the collective is taken "
     "to move up with it"
 )
+_NOT_COMPARED = (
+    "no collective could be matched over ranks that holds its members until all have entered. "
+    "Record whole steps of ranks of one group; a torch with collective metadata helps."
+)
+MIN_EXPLAINED_SHARE = 0.25
+"""A part of the step that explains less than this of the wait is not its cause."""
+N_CALLS, N_EXACT_CALLS, EXACT_ERROR_SHARE, MAX_ERROR_SHARE = 10, 5, 0.1, 0.3
+"""Medium confidence takes ten late calls, or five whose error is a tenth of the lateness."""
+MIN_LEADER_SHARE = 0.5
+"""Who leads a step causes half of the waiting in it."""
 MIN_TURNS = 3
 """Fewer steps than this with another leader each are chance."""
 
@@ -118,7 +128,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     usable = compared_calls(run)
     means = mean_steps(rows)
     if usable.is_empty() or means.is_empty():
-        return (skipped(DETECTOR, _why_skipped(run)),)
+        return (skipped(DETECTOR, _NOT_COMPARED),)
     late = with_culprit(late_calls(run).filter(pl.col("step").is_in(list(steps))))
     seen = _Seen(run, limits, late, by_instance(late), usable, means, max(len(steps), 1))
     found = ranked_culprits(
@@ -156,7 +166,7 @@ def _found(seen: _Seen, row: dict[str, Any]) -> Finding:
     parts = differences_from_peers(seen.run, tuple(ranks))
     cause, why = _cause(seen.run, parts, high_ns)
     own = seen.calls.filter(pl.col("culprit") == row["culprit"])
-    victims = seen.usable.join(own.select("instance"), on="instance", how="semi")["rank"]
+    late_in = seen.usable.join(own.select("instance"), on="instance", how="semi")
     who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {rank_list(ranks)}"
     makes = "makes" if len(ranks) == 1 else "make"
     return finding(
@@ -170,11 +180,17 @@ def _found(seen: _Seen, row: dict[str, Any]) -> Finding:
         steps=tuple(own["step"].unique().sort()),
         measured=Quantity(row["measured"], Unit.SHARE),
         limit=Quantity(seen.limits.min_step_share, Unit.SHARE),
-        confidence=_confidence(seen, int(row["n_late"]), row["error_ns"] / row["late_ns"], cause),
+        confidence=_confidence(
+            seen,
+            late_in.filter(pl.col("rank").is_in(ranks)),
+            int(row["n_late"]),
+            row["error_ns"] / row["late_ns"],
+            cause,
+        ),
         saving=saving(row["low_ns"], high_ns, seen.step_ns, seen.means.height, ASSUMES),
         evidence=(_by_rank(seen), _differences(parts)),
         scope=Scope(
-            victims=tuple(sorted(set(victims) - set(ranks))),
+            victims=tuple(sorted(set(late_in["rank"]) - set(ranks))),
             start_ns=own["start_ns"][0],
             end_ns=own["start_ns"][-1],
         ),
@@ -184,21 +200,32 @@ def _found(seen: _Seen, row: dict[str, Any]) -> Finding:
 
 def _cause(run: Run, parts: pl.DataFrame, high_ns: float) -> tuple[Cause, str]:
     """The part of the late rank's step that exceeds its peers' most, where it explains the wait."""
-    if parts.is_empty() or parts["extra_ns"][0] < 0.25 * high_ns:
+    if parts.is_empty() or parts["extra_ns"][0] < MIN_EXPLAINED_SHARE * high_ns:
         return Cause.UNKNOWN, "no part of its step is long enough to explain the lateness"
     part, extra_ns = str(parts["part"][0]), float(parts["extra_ns"][0])
     return cause_of_lateness(run, part), reason(part, extra_ns)
 
 
-def _confidence(seen: _Seen, n_late: int, error_share: float, cause: Cause) -> Confidence:
+def _has_unknown_splits(calls: pl.DataFrame) -> bool:
+    """Whether most lateness was seen in all-to-all calls that may be uneven: nothing says."""
+    is_unknown = (pl.col("operation") == "all_to_all") & pl.col("bytes_in").is_null()
+    return 2 * calls.filter(is_unknown)["late_ns"].clip(0).sum() > calls["late_ns"].clip(0).sum()
+
+
+def _confidence(
+    seen: _Seen, own: pl.DataFrame, n_late: int, error_share: float, cause: Cause
+) -> Confidence:
+    """How sure it is; `own` are the calls of the late ranks in which they were late."""
     error = text(error_share, Unit.SHARE)
     what = f"late in {n_late} collectives; their error is {error} of the lateness"
     if seen.run.manifest.missing_ranks:
         return Confidence(Level.LOW, f"{what}; ranks are missing, and one may be later still")
     if seen.n_steps == 1:
         return Confidence(Level.LOW, f"{what}; one step only")
-    is_exact = error_share <= 0.1
-    if n_late < (5 if is_exact else 10) or error_share > 0.3:
+    if _has_unknown_splits(own):
+        return Confidence(Level.LOW, f"{what}; splits of its all-to-all calls are not recorded")
+    n_least = N_EXACT_CALLS if error_share <= EXACT_ERROR_SHARE else N_CALLS
+    if n_late < n_least or error_share > MAX_ERROR_SHARE:
         return Confidence(Level.LOW, what)
     more = "; what it did instead is not recorded" if cause is Cause.UNKNOWN else ""
     return Confidence(Level.MEDIUM, f"{what}; clocks are not aligned{more}")
@@ -211,7 +238,7 @@ def _turns(seen: _Seen) -> Finding | None:
         seen.calls.group_by("step", "culprit")
         .agg(pl.col("caused_ns", "victim_ns", "gain_ns", "error_ns").sum())
         .filter(
-            (pl.col("caused_ns") >= 0.5 * pl.col("caused_ns").sum().over("step"))
+            (pl.col("caused_ns") >= MIN_LEADER_SHARE * pl.col("caused_ns").sum().over("step"))
             & (pl.col("victim_ns") >= limits.min_rotating_share * seen.step_ns)
         )
     )
@@ -249,15 +276,6 @@ def _clear(seen: _Seen, found: pl.DataFrame) -> Finding:
     )
 
 
-def _why_skipped(run: Run) -> str:
-    if len(run.ranks) == 1:
-        return "one rank: nobody to compare it with. Record all ranks of the job."
-    return (
-        "no collective could be matched over ranks that holds its members until all have entered. "
-        "Record whole steps of ranks of one group; a torch with collective metadata helps."
-    )
-
-
 def _by_rank(seen: _Seen) -> Evidence:
     own = seen.late.group_by("rank").agg(
         pl.col("late_ns", "caused_ns").sum(), n_late=pl.len().cast(pl.Int64)
@@ -277,10 +295,10 @@ def _by_rank(seen: _Seen) -> Evidence:
         title="Who waited, who was late",
         columns=(
             Column("rank"),
-            Column("collectives compared", Unit.COUNT),
+            Column("collectives compared, whole trace", Unit.COUNT),
             Column("late in", Unit.COUNT),
             Column("lateness, sum", Unit.NS),
-            Column("own waiting, sum", Unit.NS),
+            Column("own waiting, whole trace", Unit.NS),
             Column("share of the waiting it caused", Unit.SHARE),
         ),
         rows=tuple(table.iter_rows()),
@@ -306,6 +324,7 @@ DETECTOR = Detector(
     clear="Ranks enter collectives together",
     needs=(COLLECTIVES,),
     how="Record whole steps of all ranks with their communication kernels.",
+    min_ranks=2,
     limits=Limits,
     detect=detect,
 )

@@ -1,0 +1,25 @@
+"""One rank goes back to the driver for memory in every step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.findings import Cause
+from tracekit.sample_traces import Scenario, Truth, late
+from tracekit.sample_traces.simulator.recorded import recorded
+from tracekit.sample_traces.simulator.training import Faults, Job, each_step
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RANK = 0
+
+
+def build(folder: Path, seed: int, severity: float) -> Truth:
+    """Four data-parallel ranks; rank 0 spends 8 ms times the severity a step in cudaMalloc."""
+    job = Job(seed=seed, faults=Faults(allocation_ns=each_step(RANK, 8_000_000 * severity)))
+    saving_ns = recorded(job, folder).saving_ns
+    return late(RANK, Cause.ALLOCATOR, saving_ns) if severity else Truth()
+
+
+SCENARIO = Scenario(id="allocator-calls", title="One rank allocates in every step", build=build)
