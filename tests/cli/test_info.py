@@ -31,7 +31,7 @@ def test_it_says_what_is_missing_and_how_to_record_it(job, tracekit):
         path.write_text(text, "utf-8")
     done = tracekit("info", source)
     assert "missing ranks: 1" in done.stdout
-    assert "cannot run: no collectives" in done.stdout
+    assert "cannot run: the traces hold no collectives" in done.stdout
 
 
 def test_several_runs_are_listed(job, tracekit):
