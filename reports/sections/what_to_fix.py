@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from tracekit.findings import Column, Status, ranked
+from tracekit.findings import HOST_THREAD, Column, Status, ranked
 from tracekit.reports.components import (
     anchor,
     counted,
@@ -41,7 +41,10 @@ def render(result: Result, /) -> Markup | None:
     problems = found(ranked(result.findings), Status.FOUND)
     if not problems:
         return _nothing(result)
-    cards = Markup("").join(_card(finding, i) for i, finding in enumerate(problems[:MAX_CARDS]))
+    device = "rank" if result.run.device_kind == HOST_THREAD else "GPU"
+    cards = Markup("").join(
+        _card(finding, i, device) for i, finding in enumerate(problems[:MAX_CARDS])
+    )
     if len(problems) > MAX_CARDS:
         cards += _rest(problems[MAX_CARDS:])
     if len(problems) > 1:
@@ -63,7 +66,7 @@ def _nothing(result: Result) -> Markup:
     return notice(sentence, overall(result).kind)
 
 
-def _card(finding: Finding, position: int) -> Markup:
+def _card(finding: Finding, position: int, device: str) -> Markup:
     scope = finding.scope
     window = ""
     if scope and scope.start_ns is not None and scope.end_ns is not None:
@@ -76,7 +79,7 @@ def _card(finding: Finding, position: int) -> Markup:
         kind=finding.severity.value if finding.severity else "info",
         facts=_facts(finding),
         window=window,
-        saving=_saving(finding.saving) if finding.saving else None,
+        saving=_saving(finding.saving, device) if finding.saving else None,
         evidence=[_evidence(evidence) for evidence in finding.evidence],
         is_open=position == 0,
         name=name,
@@ -104,15 +107,15 @@ def _names(names: tuple[str, ...]) -> Markup:
     return shown + (f" and {len(names) - 8:,} more" if len(names) > 8 else "")
 
 
-def _saving(saving: Saving) -> list[tuple[str, str]]:
-    """The saving as value and what it is of; without GPUs there are no GPU-hours."""
+def _saving(saving: Saving, device: str) -> list[tuple[str, str]]:
+    """The saving as value and what it is of: time of GPUs, of ranks where there are none."""
     low, high = text(saving.share, Unit.SHARE), text(saving.share_high, Unit.SHARE)
     currencies = [
         (range_text(saving.per_step_ns, Unit.NS), "per step"),
-        (high if low == high else f"{low} to {high}", "of GPU time"),
+        (high if low == high else f"{low} to {high}", f"of {device} time"),
     ]
     if saving.gpu_hours_per_day.high > 0:
-        currencies.append((hours_text(saving.gpu_hours_per_day), "GPU-hours per day"))
+        currencies.append((hours_text(saving.gpu_hours_per_day), f"{device}-hours per day"))
     return currencies
 
 
