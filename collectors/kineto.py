@@ -28,21 +28,7 @@ from tracekit.collectors.chrome_trace.tables import (
 )
 from tracekit.collectors.sources import redaction
 from tracekit.errors import InputError
-from tracekit.schema import (
-    ANNOTATIONS,
-    CAPTURE_QUALITY,
-    COLLECTIVES,
-    COPIES,
-    CPU_OPS,
-    KERNELS,
-    LAUNCHES,
-    MEMORY,
-    OTHER_EVENTS,
-    PYTHON_FRAMES,
-    RANKS,
-    STEPS,
-    SYNCS,
-)
+from tracekit.schema import ANNOTATIONS, CAPTURE_QUALITY, LAUNCHES, RANKS, TABLES
 from tracekit.store import Capture, Check, SourceIdentity, TableWriter, path_text, tracekit_version
 
 if TYPE_CHECKING:
@@ -258,21 +244,7 @@ def code_version() -> str:
 COLLECTOR = Collector(
     id="kineto",
     title="PyTorch profiler (Kineto) traces, .json and .json.gz",
-    produces=(
-        RANKS,
-        STEPS,
-        KERNELS,
-        COPIES,
-        LAUNCHES,
-        CPU_OPS,
-        ANNOTATIONS,
-        PYTHON_FRAMES,
-        COLLECTIVES,
-        SYNCS,
-        MEMORY,
-        OTHER_EVENTS,
-        CAPTURE_QUALITY,
-    ),
+    produces=tuple(TABLES.values()),
     sniff=sniff,
     peek=peek,
     convert=convert,

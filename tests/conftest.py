@@ -1,8 +1,11 @@
-"""What all tests share: the folder of real traces, and skips that CI does not accept."""
+"""What all tests share: the folder of real traces, small runs, skips that CI does not accept."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
+from itertools import count
 from pathlib import Path
 
 import hypothesis
@@ -27,6 +30,46 @@ def traces() -> Path:
     if not (folder / "traces").is_dir():
         pytest.skip(NO_TRACES)
     return folder
+
+
+@pytest.fixture(scope="session")
+def runs():
+    """The module that writes runs: `runs.Trace()`, `runs.kineto(…)`."""
+    spec = importlib.util.spec_from_file_location("tests_runs", ROOT / "tests/derive/runs.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def make_run(runs, tmp_path):
+    """Write traces by rank, or one of rank 0, as a run."""
+    numbers = count()
+
+    def make(traces, **facts):
+        by_rank = traces if isinstance(traces, dict) else {0: traces}
+        return runs.write(tmp_path / f"run-{next(numbers)}", by_rank, **facts)
+
+    return make
+
+
+@pytest.fixture
+def trace(runs):
+    """An empty trace of one rank."""
+    return runs.Trace()
+
+
+@pytest.fixture(scope="session")
+def four_ranks(runs, traces, tmp_path_factory):
+    """Run of a case of collectives-4-ranks, by its letter."""
+    folder = traces / "traces/collectives-4-ranks"
+
+    def case(letter):
+        source = next(folder.glob(f"{letter}_*"))
+        return runs.converted(source, tmp_path_factory.mktemp("case") / "run")
+
+    return case
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
