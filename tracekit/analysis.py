@@ -19,7 +19,7 @@ from tracekit.derive.idle import idle
 from tracekit.derive.kernel_totals import kernel_totals
 from tracekit.derive.run_quality import run_checks
 from tracekit.derive.waits import waits
-from tracekit.detectors import detectors, findings_of
+from tracekit.detectors import detectors, findings_of, number
 from tracekit.engine import map_ranks
 from tracekit.errors import UsageError
 from tracekit.findings import (
@@ -172,7 +172,7 @@ def _run_facts(run: Run, rows: pl.DataFrame, chosen: Averages, means: pl.DataFra
         layout=run.manifest.layout,
         clock_error_ns=None,
         device_kind=GPU if has_device_events(run) else HOST_THREAD,
-        step_ns=_number(means["dur_ns"].mean()) if means.height else 0.0,
+        step_ns=number(means["dur_ns"].mean()) if means.height else 0.0,
         n_gpus=means.height,
     )
 
@@ -181,8 +181,8 @@ def _efficiency(means: pl.DataFrame) -> Efficiency | None:
     """Load balance × communication efficiency of the mean step; None without compute."""
     if means.is_empty():
         return None
-    mean_ns, max_ns = _number(means["compute_ns"].mean()), _number(means["compute_ns"].max())
-    step_ns = max(_number(means["dur_ns"].mean()), max_ns)
+    mean_ns, max_ns = number(means["compute_ns"].mean()), number(means["compute_ns"].max())
+    step_ns = max(number(means["dur_ns"].mean()), max_ns)
     if max_ns <= 0:
         return None
     return Efficiency(
@@ -225,7 +225,3 @@ def _quality(run: Run, rows: pl.DataFrame) -> tuple[Quality, ...]:
         )
         for rank, check in checks
     )
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0

@@ -79,8 +79,6 @@ _ARGS = {
     "memory_device_type": "Device Type",
     "direction": "direction",
     "mtia_size": "size",
-    "kind": "kind",
-    "name": "name",
 }
 _RAW_ARGS = {
     "shapes": "Input Dims",
@@ -127,7 +125,7 @@ class ExactEvent(msgspec.Struct, gc=False):
 
 @dataclass(slots=True)
 class Reading:
-    """What reading one file met: bytes and events read, what was lost and repaired, the tail."""
+    """What reading one file met: bytes and events read, what was lost and repaired."""
 
     n_bytes: int = 0
     n_events: int = 0
@@ -135,7 +133,6 @@ class Reading:
     n_repaired_chunks: int = 0
     is_truncated: bool = False
     cut: Cut = field(default_factory=Cut)
-    trailer: bytes = b""
 
 
 def batches(path: Path, reading: Reading) -> Iterator[list[Event]]:
@@ -215,11 +212,9 @@ def _last_events(data: bytes, reading: Reading) -> list[Event]:
         reading.is_truncated = True
         return []
     if text.startswith(b"]"):
-        reading.trailer = text[1:]
         return []
     end = repair.list_end(text)
     if end is not None:
-        reading.trailer = text[end:].lstrip(b" \t\r\n]")
         text = text[:end]
     else:
         reading.is_truncated = True

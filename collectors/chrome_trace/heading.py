@@ -35,7 +35,6 @@ _KEYS = (
     "PT_PROFILER_JOB_NAME",
     "PT_PROFILER_JOB_VERSION",
     "PT_PROFILER_JOB_ATTEMPT_INDEX",
-    "traceName",
 )
 _VERSIONS = (
     "cuda_driver_version",
@@ -86,7 +85,6 @@ class Heading:
     devices: tuple[DeviceFacts, ...] = ()
     flags: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
-    has_distributed_info: bool = False
     digest: str = ""
 
 
@@ -142,7 +140,6 @@ def _heading(facts: dict[str, Any], first_ns: int | None, first: bytes) -> Headi
         flags=tuple(flag for flag in FLAGS if facts.get(flag)),
         versions={key: str(facts[key]) for key in _VERSIONS if key in facts}
         | ({"nccl": str(info["nccl_version"])} if "nccl_version" in info else {}),
-        has_distributed_info=bool(info),
         digest=hashlib.sha256(first[:HEAD_BYTES]).hexdigest(),
     )
 

@@ -13,7 +13,7 @@ import polars as pl
 
 from tracekit.derive.cached import cached
 from tracekit.derive.kernel_kinds import POINT_TO_POINT
-from tracekit.derive.window_shift import paired_by_order
+from tracekit.derive.window_shift import NO_GROUP, paired_by_order
 from tracekit.schema.table import DEVICE, DUR, FLAG, I64, NAME, START, STREAM, TEXT, Column, Table
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ INSTANCES = Table(
         Column("match", TEXT, "", "comms id, sequence, order, or not matched"),
     ),
 )
-_MISSING = "∅"
 
 
 def instances(run: Run) -> pl.LazyFrame:
@@ -54,7 +53,7 @@ def _instances(run: Run) -> pl.DataFrame:
     if calls.is_empty():
         return INSTANCES.empty()
     is_id = pl.col("comms_id").is_not_null()
-    is_numbered = ~is_id & pl.col("sequence").is_not_null() & (pl.col("group_key") != _MISSING)
+    is_numbered = ~is_id & pl.col("sequence").is_not_null() & (pl.col("group_key") != NO_GROUP)
     by_id = calls.filter(is_id).with_columns(
         instance_key=pl.format("id {}", "comms_id"), match=pl.lit("comms id")
     )
@@ -110,7 +109,7 @@ def _groups(calls: pl.DataFrame) -> pl.DataFrame:
         .select(
             "group",
             "listing",
-            group_key=pl.coalesce(pl.format("{} [{}]", name, listed), pl.lit(_MISSING)),
+            group_key=pl.coalesce(pl.format("{} [{}]", name, listed), pl.lit(NO_GROUP)),
             group_label=pl.coalesce(labelled, "group", pl.lit("not recorded")),
             n_members=members.list.len().cast(pl.Int64),
             sum_members=members.list.sum(),

@@ -39,7 +39,7 @@ WINDOWS = Table(
 WHOLE = "whole window"
 PATTERN = "repeating pattern"
 MIN_REPEATS = 3
-MAX_SPREAD = 0.05
+MAX_SPREAD_SHARE = 0.05
 """Inferred steps hold the same number of events, up to this share: other repeats are no steps."""
 
 
@@ -192,4 +192,4 @@ def _is_regular(sizes: pl.Series, n_events: int) -> bool:
     if not isinstance(mean, float) or not isinstance(spread, float | None) or mean <= 0:
         return False
     covers = mean * (sizes.len() + 1) >= 0.8 * n_events
-    return covers and (spread or 0.0) <= MAX_SPREAD * mean
+    return covers and (spread or 0.0) <= MAX_SPREAD_SHARE * mean

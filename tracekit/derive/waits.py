@@ -27,7 +27,7 @@ from tracekit.schema.table import I64, Column, Table
 if TYPE_CHECKING:
     from tracekit.store import Run
 
-MAX_BYTES_SPREAD = 0.01
+MAX_BYTES_SPREAD_SHARE = 0.01
 """Members of one instance may differ by this share: FSDP's last rank has some elements less."""
 
 WAITS = Table(
@@ -81,7 +81,7 @@ def is_split() -> pl.Expr:
     """Whether waiting and transfer of an instance can be told apart without clocks."""
     nbytes = pl.col("bytes_in")
     largest = nbytes.max().over("instance")
-    is_even = (largest - nbytes.min().over("instance")) <= MAX_BYTES_SPREAD * largest
+    is_even = (largest - nbytes.min().over("instance")) <= MAX_BYTES_SPREAD_SHARE * largest
     return (
         pl.col("instance").is_not_null()
         & (pl.col("n_seen") > 1)

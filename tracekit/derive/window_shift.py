@@ -16,7 +16,9 @@ import polars as pl
 
 from tracekit.derive.kernel_kinds import POINT_TO_POINT
 
-MIN_AGREEMENT = 0.9
+NO_GROUP = "∅"
+"""Key of a call whose group was not recorded."""
+MIN_AGREEMENT_SHARE = 0.9
 SLACK = 64
 """How many calls more than the difference in length a window may be shifted."""
 SAMPLE = 512
@@ -60,7 +62,7 @@ def paired_by_order(calls: pl.DataFrame) -> pl.DataFrame:
         calls: sorted by rank and start, with `group_key` and `communicator`. Where the group is not
             recorded, ranks are clustered: those whose ends keep a constant distance share one.
     """
-    known = pl.col("group_key") != pl.lit("∅")
+    known = pl.col("group_key") != NO_GROUP
     is_pair = pl.col("operation").is_in(list(POINT_TO_POINT)) & known
     called = pl.when(is_pair).then(pl.lit("pair")).otherwise(pl.coalesce("operation", "name"))
     keyed = calls.with_columns(
@@ -141,7 +143,7 @@ def _agreeing(sequence: _Sequence, reference: _Sequence) -> list[_Fit]:
         n_same = int(is_same.sum())
         fits.append(_Fit(shift, mine, theirs, n_paired, agreement=n_same / n_paired))
     best = max((fit.agreement for fit in fits), default=0.0)
-    if best < MIN_AGREEMENT:
+    if best < MIN_AGREEMENT_SHARE:
         return []
     return [fit for fit in fits if fit.agreement >= best - 1e-9]
 
