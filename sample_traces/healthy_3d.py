@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.sample_traces import Scenario, Truth
+from tracekit.sample_traces.simulator.job import Job
 from tracekit.sample_traces.simulator.recorded import recorded
-from tracekit.sample_traces.simulator.training import Job
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tracekit.findings import Cause
 from tracekit.sample_traces import Planted, Scenario, Truth, late
+from tracekit.sample_traces.simulator.job import Faults, Job
 from tracekit.sample_traces.simulator.recorded import recorded
-from tracekit.sample_traces.simulator.training import Faults, Job
 
 if TYPE_CHECKING:
     from pathlib import Path

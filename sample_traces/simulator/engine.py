@@ -16,6 +16,7 @@ from tracekit.sample_traces.simulator.operations import (
     Collective,
     Copy,
     End,
+    Graph,
     HostWork,
     Kernel,
     Message,
@@ -28,6 +29,8 @@ from tracekit.sample_traces.simulator.operations import (
 
 LATENCY_NS = 2_000
 """From the end of a launch call to the start of its kernel on an idle stream."""
+GAP_NS = 1_100
+"""Between the ends of what a kernel waits for on the device and its start (`docs/simulator.md`)."""
 
 
 @dataclass(slots=True)
@@ -150,13 +153,13 @@ def _call(state: _Rank, thread: int, operation: Operation) -> bool:
             return _synchronize(state, thread, operation)
         case Copy() if not operation.is_pinned:
             return _blocking_copy(state, thread, operation)
-        case Kernel() | Copy() | Collective() | Message() | StreamWait():
+        case Kernel() | Graph() | Copy() | Collective() | Message() | StreamWait():
             _enqueue(state, thread, operation)
     return True
 
 
 def _enqueue(
-    state: _Rank, thread: int, operation: Kernel | Copy | Collective | Message | StreamWait
+    state: _Rank, thread: int, operation: Kernel | Graph | Copy | Collective | Message | StreamWait
 ) -> None:
     """Launch: the call takes its time on the thread, then the work waits in its stream."""
     start_ns = state.now_ns[thread]
@@ -167,10 +170,11 @@ def _enqueue(
     if isinstance(operation, StreamWait):
         after = (operation.on_stream, state.n_queued[operation.on_stream])
     state.events.append(Event(start_ns, end_ns, operation, thread, correlation=state.correlation))
-    state.queues[operation.stream].append(
-        _Queued(operation, end_ns, state.correlation, thread, after)
+    work = operation.kernels if isinstance(operation, Graph) else (operation,)
+    state.queues[operation.stream].extend(
+        _Queued(each, end_ns, state.correlation, thread, after) for each in work
     )
-    state.n_queued[operation.stream] += 1
+    state.n_queued[operation.stream] += len(work)
 
 
 def _synchronize(state: _Rank, thread: int, operation: Synchronize) -> bool:
@@ -179,7 +183,7 @@ def _synchronize(state: _Rank, thread: int, operation: Synchronize) -> bool:
     if any(state.n_done[stream] < state.n_queued[stream] for stream in streams):
         return False
     start_ns = state.now_ns[thread]
-    end_ns = max([start_ns, *(state.free_ns[stream] for stream in streams)]) + 1_000
+    end_ns = max([start_ns, *(state.free_ns[stream] for stream in streams)]) + operation.dur_ns
     state.now_ns[thread] = end_ns
     state.events.append(Event(start_ns, end_ns, operation, thread))
     return True
@@ -230,7 +234,9 @@ def _end_ns(
     meetings: dict[tuple[object, ...], _Meeting],
 ) -> int | None:
     """When the work at the head of a stream ends; None while that is not known."""
-    start_ns = max(state.free_ns[stream], head.ready_ns + LATENCY_NS)
+    is_first = state.n_done[stream] == 0
+    free_ns = state.free_ns[stream] + (0 if is_first else GAP_NS)
+    start_ns = max(free_ns, head.ready_ns + LATENCY_NS)
     operation = head.operation
     if isinstance(operation, StreamWait):
         on_stream, number = head.after or (stream, 0)
@@ -263,7 +269,7 @@ def _met_ns(
     else:
         sender = rank if operation.is_send else operation.peer
         receiver = operation.peer if operation.is_send else rank
-        place, n_members = (operation.group.name, sender, receiver), 2
+        place, n_members = (operation.group.name, sender, receiver, operation.tag), 2
     number = state.n_calls[place]
     meeting = meetings[*place, number]
     meeting.entered_ns[rank] = start_ns

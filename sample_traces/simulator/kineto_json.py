@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tracekit.sample_traces.simulator.operations import (
+    PROCESS,
     Begin,
     Collective,
     Copy,
+    Graph,
     Group,
     HostWork,
     Kernel,
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from tracekit.sample_traces.simulator.engine import Event
 
 BASE_NS = 1_790_857_026_000_000_000
-_CALLS = {"all_reduce": "allreduce", "all_gather": "_allgather_base", "all_to_all": "all_to_all"}
+_CALLS = {"all_reduce": "allreduce", "all_gather": "_allgather_base", "all_to_all": "all_to_allv"}
 _CALLS |= {"reduce_scatter": "_reduce_scatter_base", "broadcast": "broadcast"}
 _KERNELS = {"all_reduce": "AllReduce_Sum_bf16_RING_LL", "all_gather": "AllGather_RING_LL"}
 _KERNELS |= {"reduce_scatter": "ReduceScatter_Sum_bf16_RING_LL", "broadcast": "Broadcast_RING_LL"}
@@ -48,7 +50,8 @@ class Recording:
 
 def write_kineto(events: dict[int, list[Event]], folder: Path, recording: Recording) -> None:
     """Write `rank<r>.json` for each rank into a folder that exists."""
-    for rank, happened in events.items():
+    for rank, everything in events.items():
+        happened = [event for event in everything if event.thread < PROCESS]
         trace = {
             "schemaVersion": 1,
             "deviceProperties": _devices(recording),
@@ -144,11 +147,16 @@ def _row(
             kind = category.get(operation.category, operation.category)
             return {"cat": kind, "name": operation.name, **host, "args": {"External id": number}}
         case Synchronize():
-            name = "cudaDeviceSynchronize" if operation.stream is None else "cudaStreamSynchronize"
+            of_all = "cudaDeviceSynchronize"
+            name = operation.call or (
+                of_all if operation.stream is None else "cudaStreamSynchronize"
+            )
         case StreamWait():
             name = "cudaStreamWaitEvent"
+        case Graph():
+            name = "cudaGraphLaunch"
         case Copy():
-            name = "cudaMemcpyAsync" if operation.is_pinned else "cudaMemcpy"
+            name = "cudaMemcpyAsync"
         case _:
             name = "cudaLaunchKernel"
     arguments = {"correlation": event.correlation, "cbid": 211}

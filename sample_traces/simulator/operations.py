@@ -51,11 +51,15 @@ class Collective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Send to or receive from a peer; both sides end together, `transfer_ns` after the later."""
+    """Send to or receive from a peer; both sides end together, `transfer_ns` after the later.
+
+    Messages of one sender, receiver and tag meet in the order of the calls.
+    """
 
     group: Group
     peer: int
     is_send: bool
+    tag: str = ""
     size_bytes: int
     transfer_ns: int
     stream: int
@@ -72,10 +76,24 @@ class StreamWait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """Launch a graph: one call of `call_ns`, then its kernels in order, all of one correlation."""
+
+    kernels: tuple[Kernel, ...]
+    stream: int = 7
+    call_ns: int = 12_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Synchronize:
-    """Hold the calling thread until a stream, or (None) the device, has nothing left to do."""
+    """Hold the calling thread until a stream, or (None) the device, has nothing left to do.
+
+    `call` is the runtime call that does so, `dur_ns` what it takes by itself.
+    """
 
     stream: int | None = None
+    call: str = ""
+    dur_ns: int = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +134,7 @@ class Await:
 
 Operation = (
     Kernel
+    | Graph
     | Copy
     | Collective
     | Message
@@ -127,5 +146,7 @@ Operation = (
     | Signal
     | Await
 )
+PROCESS = 1_000
+"""Threads from this number on are processes of their own, as workers of a data loader."""
 Program = dict[int, list[Operation]]
 """What each thread of one rank does, by thread number, in order."""

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tracekit.sample_traces.simulator.engine import Event, simulate
+from tracekit.sample_traces.simulator.job import Faults, Job, groups
 from tracekit.sample_traces.simulator.kineto_json import Recording, write_kineto
 from tracekit.sample_traces.simulator.operations import Begin
-from tracekit.sample_traces.simulator.training import Faults, Job, groups, programs
+from tracekit.sample_traces.simulator.training import programs
 
 if TYPE_CHECKING:
     from pathlib import Path

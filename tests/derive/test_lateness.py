@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tracekit.derive.culprits import by_instance, ranked_culprits, with_culprit
-from tracekit.derive.lateness import late_calls
+from tracekit.derive.lateness import compared_calls, late_calls
 
 
 def together(runs, *durations, start=0, compute=None):
@@ -93,7 +93,22 @@ def repeated(runs, *rows):
 
 def culprits(run, n_steps=1):
     rows = with_culprit(late_calls(run))
-    return ranked_culprits(rows, by_instance(rows), n_steps=n_steps, min_lead_share=0.25)
+    members = compared_calls(run).select("rank", "group")
+    return ranked_culprits(rows, by_instance(rows), members, n_steps=n_steps, min_lead_share=0.25)
+
+
+def test_the_victim_that_waits_least_says_what_is_sure(make_run, runs):
+    # rank 0 is late by 90 in the group it shares with rank 1, and by 40 in the one with rank 2
+    traces = {rank: runs.Trace() for rank in range(3)}
+    for number in range(4):
+        at = 1000 * number
+        for rank, start in ((0, 90), (1, 0)):
+            traces[rank].collective(at + start, 100 - start, members=[0, 1])
+        for rank, start in ((0, 540), (2, 500)):
+            traces[rank].collective(at + start, 550 - start, members=[0, 2])
+    row = culprits(make_run(traces), n_steps=4).row(0, named=True)
+    assert row["ranks"] == [0]
+    assert (row["low_ns"], row["high_ns"]) == (40_000, 130_000)
 
 
 def test_ranks_late_together_are_one_culprit_that_saves_what_both_cost(make_run, runs):

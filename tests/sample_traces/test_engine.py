@@ -1,7 +1,7 @@
 """The simulator, on programs small enough to time by hand.
 
 A launch call takes call_ns on the thread; its work starts LATENCY_NS = 2 µs after the call's end on
-an idle stream, else when the stream is free.
+an idle stream, else GAP_NS = 1.1 µs after the work before it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tracekit.sample_traces.simulator.operations import (
     Collective,
     Copy,
     End,
+    Graph,
     Group,
     HostWork,
     Kernel,
@@ -42,8 +43,8 @@ def kernel(us, name="k", **more):
 
 def test_kernels_of_a_stream_run_one_after_the_other():
     (events,) = simulate({0: {1: [kernel(10), kernel(10)]}}).values()
-    # calls end at 1 and 2 µs; the first kernel starts at 1 + 2, the second when the first ends
-    assert spans(events, Kernel) == [(3, 13), (13, 23)]
+    # calls end at 1 and 2 µs; the first kernel starts at 1 + 2, the second after the first
+    assert spans(events, Kernel) == [(3, 13), (14.1, 24.1)]
 
 
 def test_streams_run_beside_each_other():
@@ -54,7 +55,7 @@ def test_streams_run_beside_each_other():
 def test_a_stream_waits_for_what_was_queued_on_another():
     wait = StreamWait(stream=8, on_stream=7, call_ns=1_000)
     (events,) = simulate({0: {1: [kernel(10), wait, kernel(5, stream=8)]}}).values()
-    assert spans(events, Kernel) == [(3, 13), (13, 18)]
+    assert spans(events, Kernel) == [(3, 13), (14.1, 19.1)]
 
 
 def test_a_synchronising_call_holds_its_thread_until_the_device_is_done():
@@ -101,6 +102,34 @@ def test_a_copy_from_pageable_memory_holds_its_thread():
     assert spans(events, Copy) == [(3, 23)]
     assert spans(events, Copy, on_device=False) == [(0, 23)]
     assert spans(events, Kernel) == [(26, 27)]  # called from 23 to 24
+
+
+def test_a_graph_is_one_call_and_its_kernels_follow_each_other():
+    graph = Graph(kernels=(kernel(10), kernel(5)), call_ns=4_000)
+    (events,) = simulate({0: {1: [graph]}}).values()
+    assert spans(events, Graph, on_device=False) == [(0, 4)]
+    assert spans(events, Kernel) == [(6, 16), (17.1, 22.1)]
+    assert {event.correlation for event in events} == {1}
+
+
+def test_messages_of_different_tags_do_not_meet():
+    def message(peer, tag, stream, *, is_send):
+        return Message(
+            group=PAIR,
+            peer=peer,
+            is_send=is_send,
+            tag=tag,
+            size_bytes=8,
+            transfer_ns=1_000,
+            stream=stream,
+        )
+
+    sends = [message(1, tag, stream, is_send=True) for tag, stream in (("a", 8), ("b", 9))]
+    takes = [message(0, tag, stream, is_send=False) for tag, stream in (("b", 9), ("a", 8))]
+    both = simulate(
+        {0: {1: sends}, 1: {1: takes}}
+    )  # the other way round, and nobody waits for ever
+    assert len(spans(both[1], Message)) == 2
 
 
 def test_threads_hand_over_by_tokens():

@@ -73,10 +73,11 @@ def test_every_detector_has_a_scenario_that_plants_it(tmp_path):
 
 def test_a_steps_time_and_its_transfers_add_up(tmp_path):
     # Four layers of 1 ms forward and 2 ms backward, 0.6 ms optimizer: at least 12.6 ms of compute.
+    from tracekit.sample_traces.simulator.job import Job  # noqa: PLC0415
+    from tracekit.sample_traces.simulator.noise import NONE  # noqa: PLC0415
     from tracekit.sample_traces.simulator.recorded import recorded  # noqa: PLC0415
-    from tracekit.sample_traces.simulator.training import Job  # noqa: PLC0415
 
-    job = Job(n_dp=2, n_layers=4, jitter_share=0.0)
+    job = Job(n_dp=2, n_layers=4, noise=NONE)
     steps = recorded(job, tmp_path)
     assert steps.saving_ns == 0
     assert 12.6e6 < steps.step_ns < 14.5e6

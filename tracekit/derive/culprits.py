@@ -9,6 +9,8 @@ from __future__ import annotations
 import polars as pl
 
 MIN_TOGETHER_SHARE = 0.5
+MIN_VICTIM_SHARE = 0.25
+"""Who waits less than this share of the longest wait meets the culprit in passing only."""
 
 
 def with_culprit(late: pl.DataFrame) -> pl.DataFrame:
@@ -52,21 +54,27 @@ def by_instance(late: pl.DataFrame) -> pl.DataFrame:
 
 
 def ranked_culprits(
-    late: pl.DataFrame, calls: pl.DataFrame, *, n_steps: int, min_lead_share: float
+    late: pl.DataFrame,
+    calls: pl.DataFrame,
+    members: pl.DataFrame,
+    *,
+    n_steps: int,
+    min_lead_share: float,
 ) -> pl.DataFrame:
     """Culprits, those that cause most waiting first.
 
     Args:
         late: rows of `with_culprit`, of the steps looked at.
         calls: the same rows by instance.
+        members: `rank` and `group` of all calls compared.
         n_steps: how many steps those are.
         min_lead_share: a culprit leads in a step in which it causes this share of the waiting.
 
     Returns:
         `culprit`, `ranks`, `group` (where it is late most), `n_late` (instances), `late_ns` and
         `error_ns` (sums), `caused_ns` (sum), `caused_share`, `leads_share` (of the steps), and a
-        step: `low_ns` (others enter with the next rank, less the error), `high_ns` (the median
-        victim's exposed wait).
+        step: `low_ns` (others enter with the next rank, less the error, and only what the victim
+        with the shortest wait gains), `high_ns` (the median victim's exposed wait).
     """
     share = pl.col("caused_ns") / pl.col("caused_ns").sum()
     leads = (
@@ -76,20 +84,43 @@ def ranked_culprits(
         .group_by("culprit")
         .agg(leads_share=pl.len() / n_steps)
     )
-    members = late.group_by("culprit").agg(ranks=pl.col("rank").unique().sort())
+    own = late.group_by("culprit").agg(ranks=pl.col("rank").unique().sort())
     return (
         calls.group_by("culprit")
         .agg(
             pl.col("late_ns", "error_ns", "caused_ns").sum(),
             pl.col("group").mode().sort().first(),
             n_late=pl.len(),
-            low_ns=(pl.col("gain_ns") - pl.col("error_ns")).sum() / n_steps,
             high_ns=pl.col("victim_ns").sum() / n_steps,
         )
-        .join(members, on="culprit", validate="1:1")
+        .join(own, on="culprit", validate="1:1")
+        .join(_least_gain(late, calls, members, n_steps), on="culprit", validate="1:1")
         .join(leads, on="culprit", how="left", validate="1:1")
         .with_columns(pl.col("leads_share").fill_null(0.0), caused_share=share.fill_nan(0.0))
         .sort("caused_ns", "culprit", descending=[True, False])
+    )
+
+
+def _least_gain(
+    late: pl.DataFrame, calls: pl.DataFrame, members: pl.DataFrame, n_steps: int
+) -> pl.DataFrame:
+    """`culprit`, `low_ns`: what the victim that waits least gains in a step.
+
+    A delay shows once to each victim, in whichever groups it shares with the culprit. The job ends
+    no sooner than its last rank, so the victim with the least to gain says what is sure.
+    """
+    own = late.select("culprit", "rank").unique()
+    is_victim = pl.col("gain_ns") >= MIN_VICTIM_SHARE * pl.col("gain_ns").max().over("culprit")
+    return (
+        calls.group_by("culprit", "group")
+        .agg(gain_ns=(pl.col("gain_ns") - pl.col("error_ns")).sum() / n_steps)
+        .join(members.unique(), on="group")
+        .join(own, on=["culprit", "rank"], how="anti")
+        .group_by("culprit", "rank")
+        .agg(pl.col("gain_ns").sum())
+        .filter(is_victim)
+        .group_by("culprit")
+        .agg(low_ns=pl.col("gain_ns").min())
     )
 
 

@@ -132,7 +132,11 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     late = with_culprit(late_calls(run).filter(pl.col("step").is_in(list(steps))))
     seen = _Seen(run, limits, late, by_instance(late), usable, means, max(len(steps), 1))
     found = ranked_culprits(
-        late, seen.calls, n_steps=seen.n_steps, min_lead_share=limits.min_caused_share
+        late,
+        seen.calls,
+        usable.select("rank", "group"),
+        n_steps=seen.n_steps,
+        min_lead_share=limits.min_caused_share,
     ).with_columns(measured=pl.col("high_ns").clip(0, _waiting_ns(seen)) / seen.step_ns)
     needed = max(limits.min_caused_share, 1.5 / usable["rank"].n_unique())
     named = found.filter(

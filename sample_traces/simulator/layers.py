@@ -1,0 +1,66 @@
+"""One layer of a model: the operators that a thread runs and the kernels they launch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.sample_traces.simulator.operations import (
+    Begin,
+    Copy,
+    End,
+    Graph,
+    HostWork,
+    Kernel,
+    Operation,
+    Synchronize,
+)
+
+if TYPE_CHECKING:
+    import random
+
+    from tracekit.sample_traces.simulator.job import Job
+
+_PARTS = (
+    ("aten::_flash_attention", "flash_{}_kernel", 0.25),
+    ("aten::mm", "nvjet_gemm_{}_256x128", 0.40),
+    ("aten::add", "void vectorized_elementwise_kernel<4, {}>", 0.05),
+    ("aten::mm", "nvjet_gemm_{}_128x256", 0.30),
+)
+"""Operator, kernel and share of the layer: attention, two matrix products, what lies between."""
+
+
+def layer(job: Job, rank: int, random: random.Random, phase: str, dur_ns: int) -> list[Operation]:
+    """Operations of one layer, forward or backward, that runs for `dur_ns` on a healthy device."""
+    factor = job.faults.compute_factor.get(rank, 1.0) / job.n_pieces
+    n_more = job.faults.extra_kernels.get(rank, 0)
+    launched: list[tuple[str, Kernel]] = []
+    for operator, name, share in (*_PARTS * job.n_pieces, *(_PARTS[1],) * n_more):
+        kernel = Kernel(
+            name=name.format(phase),
+            dur_ns=job.noise.kernel_ns(random, dur_ns * share * factor),
+            call_ns=job.host_call_ns(rank, random),
+        )
+        launched.append((operator, kernel))
+    if job.is_graphed:
+        return [Graph(kernels=tuple(kernel for _, kernel in launched))]
+    operator_ns = job.operator_ns + job.faults.operator_ns
+    operations: list[Operation] = _metadata() * job.faults.n_metadata_syncs
+    for operator, kernel in launched:
+        operations.append(Begin(name=operator))
+        if operator_ns:
+            operations.append(HostWork(dur_ns=job.noise.call_ns(random, operator_ns)))
+        operations += [kernel, End()]
+    return operations
+
+
+def _metadata() -> list[Operation]:
+    """The host reads a few sizes from the device and allocates by them before it launches."""
+    return [
+        Begin(name="aten::item"),
+        Copy(kind="DtoH", size_bytes=8, dur_ns=1_500, is_pinned=False),
+        Synchronize(stream=7),
+        End(),
+        Begin(name="aten::empty"),
+        HostWork(dur_ns=15_000),
+        End(),
+    ]
