@@ -163,7 +163,7 @@ def with_stream(events, run, rank):
 
 @cache
 def beside_tables(path):
-    """What tables leave out: streams that arguments name; host operators with one, in absolute ns."""
+    """Streams that arguments name, and host operators with one (absolute ns): no table has them."""
     base_ns = document(path).get("baseTimeNanoseconds", 0)
     named, operators = set(), []
     for event in events_of(path):
