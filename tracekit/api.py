@@ -48,7 +48,7 @@ def convert(
         run: name of the run, where the sources hold several; else the one with most ranks.
         rank_from: regular expression with one group that finds the rank in a path.
         redact: replace names of hosts, users, paths and modules by aliases.
-        engine: `local`, or `local:N` processes.
+        engine: `local`, `local:N` processes, or workers elsewhere: `dask:ADDRESS`, `mpi`.
         on_found: told how many ranks there are.
         on_capture: told about each rank when it is written.
 
@@ -61,7 +61,8 @@ def convert(
         found = listed.pick(run)
         if on_found is not None:
             on_found(len(found.files))
-        with open_engine(engine, n_tasks=len(found.files)) as executor:
+        files = [file.path for file in found.files]
+        with open_engine(engine, n_tasks=len(files), folder=Path(folder), files=files) as executor:
             return convert_run(
                 found,
                 listed,
@@ -136,7 +137,7 @@ def analyze(
         chosen = limited(opened, _ordered(steps), tuple(ranks) if ranks is not None else None)
         with (
             _damage_named(opened),
-            open_engine(engine, n_tasks=len(chosen.ranks)) as executor,
+            open_engine(engine, n_tasks=len(chosen.ranks), folder=chosen.folder) as executor,
         ):
             return analysed(chosen, executor, limits, on_rank)
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from tracekit.engine import engine_forms
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -50,7 +52,7 @@ def common_options(taken: Collection[str] = SHARED_OPTIONS) -> list[click.Parame
         taken: those of `SHARED_OPTIONS` that the command uses.
     """
     options = [
-        _option("--engine", "engine", "Where ranks are worked on: local, or local:N processes."),
+        _option("--engine", "engine", f"Where ranks are worked on: {engine_forms()}."),
         _option(
             "--config",
             "config_path",

@@ -48,9 +48,9 @@ def with_cause(run: Run, rank: int, host: pl.DataFrame, skew_ns: int = 0) -> pl.
     special = covered_ns(parts, calls.filter(pl.col("class").is_in(CLASSES)), "thread")
     everything = covered_ns(parts, calls.filter(pl.col("class") != _SYNC), "thread")
     length = pl.col("end_ns") - pl.col("start_ns")
-    table = parts.with_columns(
-        **covered,
-        **{f"in_{LAUNCH_OVERHEAD}": everything - special, f"in_{HOST_OTHER}": length - everything},
+    table = parts.with_columns(**covered).with_columns(
+        (everything - special).alias(f"in_{LAUNCH_OVERHEAD}"),
+        (length - everything).alias(f"in_{HOST_OTHER}"),
     )
     drained = _draining_call(parts, calls, skew_ns)
     meanwhile = _most()

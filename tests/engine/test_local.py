@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
-from tracekit import engine
-from tracekit.engine import map_ranks, open_engine
+from tracekit.engine import _mapping, engine_forms, engines, local, map_ranks, open_engine
 from tracekit.errors import InputError, TracekitError, UsageError
 
 
@@ -37,12 +37,12 @@ def die_at_one(number):
 
 @pytest.fixture
 def two_cores(monkeypatch):
-    monkeypatch.setattr(engine, "_n_cores", lambda: 2)
+    monkeypatch.setattr(local, "n_cores", lambda: 2)
 
 
 @pytest.fixture
 def eight_cores(monkeypatch):
-    monkeypatch.setattr(engine, "_n_cores", lambda: 8)
+    monkeypatch.setattr(local, "n_cores", lambda: 8)
 
 
 def test_one_task_runs_in_this_process():
@@ -123,15 +123,13 @@ def test_a_killed_worker_names_what_was_not_finished():
 
 
 def test_many_unfinished_items_are_counted():
-    error = engine._killed([f"rank {number}" for number in range(8)])
+    error = _mapping._lost(BrokenProcessPool(), [f"rank {number}" for number in range(8)])
     assert error.message.endswith("rank 0, rank 1, rank 2, rank 3, rank 4 and 3 more")
 
 
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("dask:tcp://host:8786", "dask is not available in this version"),
-        ("mpi", "mpi is not available in this version"),
         ("cloud", "--engine cloud: unknown"),
         ("local:", "'' is not a number"),
         ("local:0", "'0' is not a number"),
@@ -142,6 +140,11 @@ def test_many_unfinished_items_are_counted():
 def test_an_engine_that_is_not_there_is_bad_use(spec, message):
     with pytest.raises(UsageError, match=message), open_engine(spec, n_tasks=4):
         pass
+
+
+def test_engines_are_found_and_listed_with_the_default_first():
+    assert list(engines()) == ["dask", "local", "mpi"]
+    assert engine_forms() == "local, local:N processes, dask:ADDRESS, mpi"
 
 
 SCRIPT = """
