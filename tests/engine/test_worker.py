@@ -33,7 +33,9 @@ def on_workers():
 @pytest.fixture(autouse=True)
 def this_process_as_a_worker(monkeypatch):
     monkeypatch.setattr(_worker, "SEEN_WITHIN_S", 0.0)
-    monkeypatch.setenv("POLARS_MAX_THREADS", "1")  # put back at the end
+    for name in ("POLARS_MAX_THREADS", "_RJEM_MALLOC_CONF"):
+        monkeypatch.setenv(name, "")  # so that it is put back at the end
+        monkeypatch.delenv(name)
 
 
 def terms_of(executor):
@@ -85,6 +87,11 @@ def test_absolute_paths_leave_the_worker_where_it_is(on_workers, tmp_path, monke
     assert terms_of(on_workers(folder=tmp_path)).here is None
     monkeypatch.chdir(tmp_path)
     assert terms_of(on_workers(folder=tmp_path.relative_to(tmp_path))).here == tmp_path
+
+
+def test_the_allocator_gives_pages_back_as_under_the_command(on_workers, tmp_path):
+    value = on_workers(folder=tmp_path).submit(os.getenv, "_RJEM_MALLOC_CONF").result()
+    assert value == "dirty_decay_ms:0,muzzy_decay_ms:0"
 
 
 def test_the_threads_that_somebody_set_stay(on_workers, tmp_path, monkeypatch):

@@ -10,10 +10,9 @@ import click
 from tracekit.cli._group import LazyGroup
 from tracekit.cli._options import Options, common_options, pass_options, set_up_logging
 from tracekit.cli._progress import Advance, progress_bar
+from tracekit.engine import ALLOCATOR
 
-# Polars' allocator keeps freed pages for ten seconds, so a process that reads in small pieces
-# grows to twice what it holds. Giving pages back at once costs some CPU; workers inherit it.
-os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
+os.environ.setdefault(*ALLOCATOR)  # the processes it starts inherit it
 
 __all__ = ["Advance", "Options", "main", "pass_options", "progress_bar"]
 

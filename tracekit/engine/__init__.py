@@ -22,7 +22,12 @@ from tracekit.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Engine", "Work", "engine_forms", "engines", "map_ranks", "open_engine"]
+__all__ = ["ALLOCATOR", "Engine", "Work", "engine_forms", "engines", "map_ranks", "open_engine"]
+
+ALLOCATOR = ("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
+"""Variable and value that make Polars' allocator give freed pages back at once, where it is set
+before Polars is imported. It keeps them for ten seconds, so a process that reads in small pieces
+grows to twice what it holds. Costs some CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

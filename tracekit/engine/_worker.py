@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from uuid import uuid4
 
+from tracekit.engine import ALLOCATOR
 from tracekit.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ def run_task(terms: Terms, payload: bytes) -> Any:
     """
     with _one_at_a_time:
         _check(terms)
+        os.environ.setdefault(*ALLOCATOR)
         os.environ.setdefault(POLARS_THREADS, str(max(1, n_cores() // terms.n_beside)))
         with chdir(terms.here) if terms.here else nullcontext():
             return pickle.loads(payload)()  # noqa: S301 - from the process that gives the orders
