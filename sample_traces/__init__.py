@@ -30,12 +30,14 @@ class Planted:
     """One finding that a run must yield: its detector, cause, ranks at fault, and what it costs.
 
     A null saving is not compared: the finding's cure is another change than taking the fault away.
+    A note says something about the measurement and is never a warning.
     """
 
     id: str
     cause: Cause
     ranks: tuple[int, ...] = ()
     saving_ns: float | None = None
+    is_note: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,7 @@
-"""Every rank waits for its data loader: nobody makes the others wait, all devices are idle."""
+"""Every rank waits for its data loader: nobody makes the others wait, all devices are idle.
+
+The loss is read in each step, which drains the queue; it is the loading that takes long.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ def build(folder: Path, seed: int, severity: float) -> Truth:
     return Truth(
         findings=(
             Planted(
-                id="idle-gpu",
-                cause=Cause.HOST_SYNC,  # the loss is read each step, which drains the queue
+                id="input-stall",
+                cause=Cause.INPUT_PIPELINE,
                 ranks=tuple(range(plain.world_size)),
                 saving_ns=steps.saving_ns,
             ),

@@ -127,3 +127,29 @@ def test_checks_that_failed_or_were_skipped_did_not_run():
     first, second, _ = headline(findings, 3)
     assert first == "Too little could be checked."
     assert second == "1 of 3 checks ran."
+
+
+def test_a_saving_is_left_to_the_part_that_names_the_same_cause():
+    known = {"part": detector("part", bounded_by="whole"), "whole": detector("whole")}
+    findings = completed((found("whole", saved(20, 50)), found("part", saved(20, 40))), known)
+    part, whole = findings
+    assert (part.id, part.severity) == ("part", Severity.CRITICAL)
+    assert (whole.saving, whole.severity, whole.why) == (
+        None,
+        Severity.INFO,
+        "most of it is named by part",
+    )
+
+
+def test_a_part_of_another_cause_leaves_the_whole_its_saving():
+    known = {"part": detector("part", bounded_by="whole"), "whole": detector("whole")}
+    other = found("part", saved(20, 40), cause=Cause.INPUT_PIPELINE)
+    by_id = {each.id: each for each in completed((found("whole", saved(20, 50)), other), known)}
+    assert by_id["whole"].saving.per_step_ns == Range(20, 50)
+
+
+def test_a_small_part_leaves_the_whole_its_saving():
+    known = {"part": detector("part", bounded_by="whole"), "whole": detector("whole")}
+    findings = (found("whole", saved(20, 50)), found("part", saved(20, 24)))
+    by_id = {each.id: each for each in completed(findings, known)}
+    assert by_id["whole"].saving.per_step_ns == Range(20, 50)

@@ -119,6 +119,10 @@ ADVICE: dict[Cause, Recommendation] = {
             "fully_shard: module.set_modules_to_forward_prefetch([...])",
         ),
     ),
+    Cause.PROFILER_OVERHEAD: Recommendation(
+        "Record again with fewer options, and compare with a step time without the profiler.",
+        Change.SETTING,
+    ),
     Cause.UNKNOWN: Recommendation(
         "Record this rank again with host operators and CUDA synchronisation events, so that the "
         "cause can be named.",
@@ -136,14 +140,16 @@ ADVICE: dict[Cause, Recommendation] = {
 def completed(
     findings: tuple[Finding, ...], detectors: Mapping[str, Detector]
 ) -> tuple[Finding, ...]:
-    """Bound savings by their parent's, give severities and advice, and rank."""
+    """Bound savings by their parent's, leave each to one finding, give advice, and rank."""
     by_id: dict[str, list[Finding]] = {}
     for finding in findings:
         by_id.setdefault(finding.id, []).append(finding)
+    parents = {name: detector.bounded_by for name, detector in detectors.items()}
     bounded = []
     for finding in findings:
-        parent = detectors[finding.id].bounded_by if finding.id in detectors else None
-        bounded.append(_bounded(finding, by_id.get(parent or "", [])))
+        parts = [other for other in findings if parents.get(other.id) == finding.id]
+        own = _bounded(finding, by_id.get(parents.get(finding.id) or "", []))
+        bounded.append(_named_by_parts(own, parts))
     return ranked(tuple(with_severity(_advised(finding)) for finding in bounded))
 
 
@@ -226,6 +232,21 @@ def _bounded(finding: Finding, parents: list[Finding]) -> Finding:
             ),
         ),
     )
+
+
+def _named_by_parts(finding: Finding, parts: list[Finding]) -> Finding:
+    """The saving is left to a part that has the same cause and most of it: it says more."""
+    named = [part for part in parts if part.status is Status.FOUND and part.cause is finding.cause]
+    if finding.status is not Status.FOUND or not named or not _is_most(named[0], finding):
+        return finding
+    return replace(finding, saving=None, why=f"most of it is named by {named[0].id}")
+
+
+def _is_most(part: Finding, whole: Finding) -> bool:
+    """Whether a part holds at least half of what the whole saves; so does one that claims none."""
+    if part.saving is None or whole.saving is None:
+        return True
+    return 2 * part.saving.per_step_ns.high >= whole.saving.per_step_ns.high
 
 
 def _advised(finding: Finding) -> Finding:

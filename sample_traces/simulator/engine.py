@@ -31,6 +31,8 @@ LATENCY_NS = 2_000
 """From the end of a launch call to the start of its kernel on an idle stream."""
 GAP_NS = 1_100
 """Between the ends of what a kernel waits for on the device and its start (`docs/simulator.md`)."""
+QUEUE = 1_022
+"""Launches that fit into a stream's queue: one more holds the host until the first of them ends."""
 
 
 @dataclass(slots=True)
@@ -154,16 +156,23 @@ def _call(state: _Rank, thread: int, operation: Operation) -> bool:
         case Copy() if not operation.is_pinned:
             return _blocking_copy(state, thread, operation)
         case Kernel() | Graph() | Copy() | Collective() | Message() | StreamWait():
-            _enqueue(state, thread, operation)
+            return _enqueue(state, thread, operation)
     return True
 
 
 def _enqueue(
     state: _Rank, thread: int, operation: Kernel | Graph | Copy | Collective | Message | StreamWait
-) -> None:
-    """Launch: the call takes its time on the thread, then the work waits in its stream."""
+) -> bool:
+    """Launch: the call takes its time on the thread, then the work waits in its stream.
+
+    False where the queue is full and it is not known until when.
+    """
     start_ns = state.now_ns[thread]
-    end_ns = start_ns + operation.call_ns
+    first = state.n_queued[operation.stream] - QUEUE
+    if first >= state.n_done[operation.stream]:
+        return False
+    room_ns = state.ends_ns[operation.stream][first] if first >= 0 else 0
+    end_ns = max(start_ns + operation.call_ns, room_ns)
     state.now_ns[thread] = end_ns
     state.correlation += 1
     after = None
@@ -175,6 +184,7 @@ def _enqueue(
         _Queued(each, end_ns, state.correlation, thread, after) for each in work
     )
     state.n_queued[operation.stream] += len(work)
+    return True
 
 
 def _synchronize(state: _Rank, thread: int, operation: Synchronize) -> bool:
@@ -193,7 +203,8 @@ def _blocking_copy(state: _Rank, thread: int, operation: Copy) -> bool:
     """A copy from pageable memory: queued once, then the call lasts until the copy has ended."""
     if thread not in state.blocked:
         start_ns = state.now_ns[thread]
-        _enqueue(state, thread, operation)
+        if not _enqueue(state, thread, operation):
+            return False
         state.events.pop()
         state.blocked[thread] = (start_ns, state.n_queued[operation.stream])
         return False

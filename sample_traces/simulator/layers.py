@@ -44,7 +44,9 @@ def layer(job: Job, rank: int, random: random.Random, phase: str, dur_ns: int) -
     if job.is_graphed:
         return [Graph(kernels=tuple(kernel for _, kernel in launched))]
     operator_ns = job.operator_ns + job.faults.operator_ns
-    operations: list[Operation] = _metadata() * job.faults.n_metadata_syncs
+    operations: list[Operation] = []
+    if phase == "forward":
+        operations += _metadata() * job.faults.n_metadata_syncs
     for operator, kernel in launched:
         operations.append(Begin(name=operator))
         if operator_ns:
@@ -61,6 +63,7 @@ def _metadata() -> list[Operation]:
         Synchronize(stream=7),
         End(),
         Begin(name="aten::empty"),
-        HostWork(dur_ns=15_000),
+        HostWork(dur_ns=10_000),
+        HostWork(dur_ns=30_000, name="cudaMalloc", category="runtime"),
         End(),
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracekit.sample_traces.simulator.engine import simulate
+from tracekit.sample_traces.simulator.engine import QUEUE, simulate
 from tracekit.sample_traces.simulator.operations import (
     Await,
     Begin,
@@ -110,6 +110,15 @@ def test_a_graph_is_one_call_and_its_kernels_follow_each_other():
     assert spans(events, Graph, on_device=False) == [(0, 4)]
     assert spans(events, Kernel) == [(6, 16), (17.1, 22.1)]
     assert {event.correlation for event in events} == {1}
+
+
+def test_a_full_queue_holds_the_host_until_there_is_room():
+    (events,) = simulate({0: {1: [kernel(10_000)] * (QUEUE + 2)}}).values()
+    calls = spans(events, Kernel, on_device=False)
+    ends = [end for _, end in spans(events, Kernel)]
+    assert calls[QUEUE - 1] == (QUEUE - 1, QUEUE)
+    assert calls[QUEUE] == (QUEUE, pytest.approx(ends[0]))
+    assert calls[QUEUE + 1] == (pytest.approx(ends[0]), pytest.approx(ends[1]))
 
 
 def test_messages_of_different_tags_do_not_meet():

@@ -166,6 +166,17 @@ def mean_steps(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def averaged_spans(run: Run) -> pl.DataFrame:
+    """The averaged steps of each rank, over its devices: `rank`, `step`, `start_ns`, `end_ns`."""
+    return (
+        breakdowns(run)
+        .filter("is_averaged")
+        .group_by("rank", "step")
+        .agg(pl.col("start_ns").min(), end_ns=(pl.col("start_ns") + pl.col("dur_ns")).max())
+        .sort("rank", "step")
+    )
+
+
 def _shared(wanted: pl.DataFrame, n_places: int) -> tuple[int, ...]:
     """Steps that all ranks and devices have among `wanted`."""
     counts = wanted.group_by("step").agg(pl.struct("rank", "device").n_unique().alias("n"))

@@ -23,7 +23,7 @@ SYNC_BEFORE_NS = 10_000
 """A blocking call that ended this shortly before the gap has drained the queue."""
 MIN_SHOWN_SHARE = 0.1
 """A launching thread that shows less than this of a part shows only the launch itself."""
-_SYNC = "sync"
+BLOCKING = "sync"
 
 
 def with_cause(run: Run, rank: int, host: pl.DataFrame, skew_ns: int = 0) -> pl.DataFrame:
@@ -46,7 +46,7 @@ def with_cause(run: Run, rank: int, host: pl.DataFrame, skew_ns: int = 0) -> pl.
         for name in CLASSES
     }
     special = covered_ns(parts, calls.filter(pl.col("class").is_in(CLASSES)), "thread")
-    everything = covered_ns(parts, calls.filter(pl.col("class") != _SYNC), "thread")
+    everything = covered_ns(parts, calls.filter(pl.col("class") != BLOCKING), "thread")
     length = pl.col("end_ns") - pl.col("start_ns")
     table = parts.with_columns(**covered).with_columns(
         (everything - special).alias(f"in_{LAUNCH_OVERHEAD}"),
@@ -102,6 +102,15 @@ def host_calls(run: Run, rank: int) -> pl.DataFrame:
     operators = run.scan("cpu_ops", rank).select(
         "thread", "start_ns", end, class_of().fill_null("operator").alias("class"), "name"
     )
+    return (
+        pl.concat([annotated, operators, runtime_calls(run, rank)])
+        .sort("start_ns", "end_ns", "name")
+        .collect()
+    )
+
+
+def runtime_calls(run: Run, rank: int) -> pl.LazyFrame:
+    """Runtime calls with a class: `thread`, `start_ns`, `end_ns`, `class`, `name`, in any order."""
     pageable = (
         run.scan("copies", rank)
         .filter(pl.col("host_memory") == "pageable")
@@ -109,12 +118,17 @@ def host_calls(run: Run, rank: int) -> pl.DataFrame:
         .drop_nulls("correlation")
         .unique("correlation")
     )
-    runtime = (
+    return (
         run.scan("launches", rank)
         .join(pageable, on="correlation", how="left", validate="m:1")
-        .select("thread", "start_ns", end, _call_class().alias("class"), "name")
+        .select(
+            "thread",
+            "start_ns",
+            (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"),
+            _call_class().alias("class"),
+            "name",
+        )
     )
-    return pl.concat([annotated, operators, runtime]).sort("start_ns", "end_ns", "name").collect()
 
 
 def _call_class() -> pl.Expr:
@@ -126,7 +140,7 @@ def _call_class() -> pl.Expr:
     )
     return (
         pl.when(is_blocking)
-        .then(pl.lit(_SYNC))
+        .then(pl.lit(BLOCKING))
         .when(role == "allocation")
         .then(pl.lit(ALLOCATOR))
         .when(role == "module-load")
@@ -141,7 +155,7 @@ def _draining_call(parts: pl.DataFrame, calls: pl.DataFrame, skew_ns: int) -> pl
     It began while the device still worked, so it waited for it, and ended inside the part or at
     most `SYNC_BEFORE_NS` before.
     """
-    syncs = calls.filter(pl.col("class") == _SYNC)
+    syncs = calls.filter(pl.col("class") == BLOCKING)
     operators = calls.filter(pl.col("class") == "operator").with_columns(
         dur_ns=pl.col("end_ns") - pl.col("start_ns")
     )

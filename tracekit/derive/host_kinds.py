@@ -35,3 +35,22 @@ def class_of() -> pl.Expr:
             for name, pattern in _PATTERNS
         )
     )
+
+
+SHORT_ALLOCATION_NS = 1_000_000
+
+
+def host_class() -> pl.Expr:
+    """What the host did in an idle part: a named class of work, else the part's cause.
+
+    A call that drains the queue owns the idle time, but where the host then loads data, it is the
+    loading that it should do sooner. Short allocations after such a call only prepare what is
+    launched next.
+    """
+    meanwhile = pl.col("meanwhile")
+    is_preparing = (
+        (meanwhile == ALLOCATOR)
+        & (pl.col("cause") != ALLOCATOR)
+        & (pl.col("dur_ns") < SHORT_ALLOCATION_NS)
+    )
+    return pl.when(meanwhile.is_in(CLASSES) & ~is_preparing).then(meanwhile).otherwise("cause")

@@ -21,7 +21,7 @@ from tracekit.derive.averages import (
     compared_devices,
     mean_steps,
 )
-from tracekit.derive.host_kinds import CLASSES
+from tracekit.derive.host_kinds import host_class
 from tracekit.derive.idle import idle
 from tracekit.derive.kernel_totals import differences
 from tracekit.findings import Cause
@@ -117,7 +117,7 @@ def _parts_by_rank(run: Run) -> pl.DataFrame:
             kernels.select("rank", part=pl.lit("same kernels slower"), dur_ns="slower_ns"),
             kernels.select("rank", part=pl.lit("more or bigger kernels"), dur_ns="more_ns"),
             copies.select("rank", part=pl.lit("copies"), dur_ns="dur_ns"),
-            idle_by_cause(run, steps, _stall()).select("rank", part="cause", dur_ns=idle_ns),
+            idle_by_cause(run, steps, host_class()).select("rank", part="cause", dur_ns=idle_ns),
         ]
     )
     return (
@@ -127,12 +127,6 @@ def _parts_by_rank(run: Run) -> pl.DataFrame:
         .join(table, on=["rank", "part"], how="left", validate="1:1")
         .with_columns(pl.col("dur_ns").fill_null(0.0))
     )
-
-
-def _stall() -> pl.Expr:
-    """Cause of an idle part, a named class of host work before the call that drained the queue."""
-    is_named = pl.col("meanwhile").is_in(CLASSES)
-    return pl.when(is_named).then("meanwhile").otherwise("cause")
 
 
 def idle_by_cause(run: Run, steps: tuple[int, ...], cause: pl.Expr | None = None) -> pl.DataFrame:

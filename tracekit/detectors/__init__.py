@@ -48,7 +48,7 @@ def detectors() -> dict[str, Detector]:
     modules = [
         importlib.import_module(f"{__name__}.{module.name}")
         for module in pkgutil.iter_modules(__path__)
-        if not module.ispkg
+        if not module.ispkg and not module.name.startswith("_")
     ]
     modules += [
         importlib.import_module(entry.value) for entry in entry_points(group="tracekit.detectors")

@@ -15,9 +15,9 @@ Evidence:
     Idle time by cause, with the host call in which the longest part fell; idle time by rank.
 
 What-if saving:
-    Low: idle comes down to the limit, if the cause on the host is known. High: the largest cause
-    vanishes. Idle time of a rank that waits for nobody may be hidden behind a later rank: upper
-    bound until the replay confirms it.
+    Of the largest class of host work: in each step between its greatest stall less the waiting of
+    the same rank for others, and its greatest stall; the low end leaves idle time at the limit.
+    None where a finding of its own names that class (input-stall, host-sync, launch-bound).
 
 Recommendation:
     Follows from the cause: input pipeline, synchronising calls, allocator, launch overhead.
@@ -35,24 +35,25 @@ import polars as pl
 
 from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import averages, breakdowns, mean_steps
+from tracekit.derive.host_kinds import host_class
+from tracekit.derive.profiler_cost import costly_options
 from tracekit.derive.savings import saving
+from tracekit.derive.stalls import removable_ns, stalled
 from tracekit.derive.why_late import cause_of, idle_by_cause
 from tracekit.detectors import Detector, finding, number, skipped
+from tracekit.detectors._stalls import confidence
 from tracekit.findings import (
     Cause,
     Column,
-    Confidence,
     Evidence,
     Finding,
-    Level,
+    Range,
     Status,
 )
 from tracekit.units import Quantity, Unit, limit, text
 
 if TYPE_CHECKING:
     from tracekit.store import Run
-
-_HEAVY_FLAGS = ("with_stack", "with_modules", "profile_memory", "record_shapes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +79,13 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         "measured": Quantity(idle_ns / step_ns, Unit.SHARE),
         "limit": Quantity(limits.max_step_share, Unit.SHARE),
         "evidence": (_causes(causes, step_ns), _by_rank(means)),
-        "confidence": _confidence(run),
+        "confidence": confidence(run),
     }
     if idle_ns / step_ns < limits.max_step_share:
         return (finding(DETECTOR, Status.CLEAR, **shares),)
-    cause, largest_ns = _largest(causes)
-    low_ns = min(idle_ns - limits.max_step_share * step_ns, largest_ns)
-    is_sure = cause is not Cause.UNKNOWN and not _is_heavy(run)
+    cause, gain = _largest(run, causes)
+    low_ns = min(idle_ns - limits.max_step_share * step_ns, gain.low)
+    is_sure = cause is not Cause.UNKNOWN and not costly_options(run)
     worst = means.filter(pl.col("idle_ns") >= limits.max_step_share * pl.col("dur_ns"))
     return (
         finding(
@@ -96,7 +97,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
             steps=chosen.steps,
             saving=saving(
                 low_ns if is_sure else 0.0,
-                largest_ns,
+                gain.high,
                 step_ns,
                 means.height,
                 "the largest cause vanishes and nothing else takes its place; low end: idle comes "
@@ -112,17 +113,20 @@ def _title(run: Run, share: float) -> str:
     return f"{what} idle for {text(share, Unit.SHARE)} of the step"
 
 
-def _largest(causes: pl.DataFrame) -> tuple[Cause, float]:
-    """The largest cause on the host, or unknown where the trace cannot tell."""
+def _largest(run: Run, causes: pl.DataFrame) -> tuple[Cause, Range]:
+    """The largest class on the host and what goes with it; unknown where the trace cannot tell."""
     if causes.is_empty():
-        return Cause.UNKNOWN, 0.0
-    return cause_of(str(causes["cause"][0])), float(causes["idle_ns"][0])
+        return Cause.UNKNOWN, Range(0.0, 0.0)
+    largest, cause = str(causes["cause"][0]), cause_of(str(causes["cause"][0]))
+    if cause is Cause.UNKNOWN:
+        return cause, Range(0.0, float(causes["idle_ns"][0]))
+    return cause, removable_ns(stalled(run, pl.col("class") == largest))
 
 
 def _by_cause(run: Run, steps: tuple[int, ...], n_devices: int) -> pl.DataFrame:
     """Idle time a step and device by cause: `cause`, `idle_ns`, `detail`; longest first."""
     return (
-        idle_by_cause(run, steps)
+        idle_by_cause(run, steps, host_class())
         .sort("dur_ns", descending=True)
         .group_by("cause", maintain_order=True)
         .agg(
@@ -131,25 +135,6 @@ def _by_cause(run: Run, steps: tuple[int, ...], n_devices: int) -> pl.DataFrame:
         )
         .sort("idle_ns", "cause", descending=[True, False])
     )
-
-
-def _confidence(run: Run) -> Confidence:
-    if not has_device_events(run):
-        return Confidence(
-            Level.MEDIUM, "no device events: the training thread stands for the device"
-        )
-    if _is_heavy(run):
-        return Confidence(
-            Level.LOW,
-            "the profiler recorded stacks, shapes, modules or memory, which slows the host: an "
-            "upper bound. Record again without them",
-        )
-    return Confidence(Level.MEDIUM, "the profiler itself slows the host a little")
-
-
-def _is_heavy(run: Run) -> bool:
-    """Whether the profiler's own options make host figures upper bounds."""
-    return any(flag in _HEAVY_FLAGS for capture in run.manifest.captures for flag in capture.flags)
 
 
 def _causes(causes: pl.DataFrame, step_ns: float) -> Evidence:

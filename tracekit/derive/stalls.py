@@ -1,0 +1,178 @@
+"""Idle time that the host owes, gap by gap, and what the job gains where it goes.
+
+A stall is the host's part of a gap and the launch latency behind it: had the launch come earlier,
+neither would have been. Its class is what the host did: a named class of work, as loading data,
+whether or not a call had drained the queue before it; else the cause of the idle time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from tracekit.derive.averages import breakdowns
+from tracekit.derive.cached import cached
+from tracekit.derive.host_causes import HOST_SYNC
+from tracekit.derive.host_kinds import host_class
+from tracekit.derive.idle import LATENCY, idle
+from tracekit.derive.profiler_cost import profiler_ns
+from tracekit.derive.steps import marks, with_step
+from tracekit.findings import Range
+from tracekit.schema.table import DEVICE, FLAG, I64, START, TEXT, Column, Table
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
+
+STALLS = Table(
+    "stalls",
+    "gap on a device of any rank that its host owes",
+    (
+        Column("rank", I64, "", "rank"),
+        DEVICE,
+        Column("step", I64, "", "step whose window holds the start; null outside all"),
+        Column("host_step", I64, "", "step whose mark holds the end; without marks as `step`"),
+        START,
+        Column("host_ns", I64, "ns", "the host's part"),
+        Column("stall_ns", I64, "ns", "the host's part and the launch latency behind it"),
+        Column("profiler_ns", I64, "ns", "part of host_ns that recording may have taken"),
+        Column("class", TEXT, "", "what the host did"),
+        Column("is_drained", FLAG, "", "a call had waited for the device and drained its queue"),
+        Column("detail", TEXT, "", "host call in which it fell, or that came before it"),
+    ),
+)
+
+
+def stalls(run: Run) -> pl.DataFrame:
+    """Stalls of all ranks (`STALLS`), by rank, device and start."""
+    return cached(
+        run, STALLS, lambda: pl.concat([_stalls(run, rank) for rank in run.ranks])
+    ).collect()
+
+
+def _stalls(run: Run, rank: int) -> pl.DataFrame:
+    parts = idle(run, rank).collect()
+    is_host = pl.col("meanwhile") != ""
+    end = pl.col("start_ns") + pl.col("dur_ns")
+    follows = (pl.col("start_ns") == end.shift(1)) & (pl.col("device") == pl.col("device").shift(1))
+    is_tail = (pl.col("cause") == LATENCY) & follows & is_host.shift(1)
+    found = (
+        parts.with_columns(number=is_host.cum_sum(), is_host=is_host, is_tail=is_tail)
+        .filter(pl.col("is_host") | pl.col("is_tail").fill_null(value=False))
+        .group_by("number", maintain_order=True)
+        .agg(
+            pl.col("device", "step", "start_ns", "detail").first(),
+            host_class().first().alias("class"),
+            is_drained=pl.col("cause").first() == HOST_SYNC,
+            host_ns=pl.col("dur_ns").first(),
+            stall_ns=pl.col("dur_ns").sum(),
+        )
+        .with_columns(
+            rank=pl.lit(rank, dtype=pl.Int64),
+            ends_ns=pl.col("start_ns") + pl.col("host_ns") - 1,
+        )
+    )
+    host_parts = found.select("start_ns", end_ns=pl.col("ends_ns") + 1)
+    return (
+        _with_host_step(found, marks(run, rank))
+        .sort("number")
+        .with_columns(profiler_ns=profiler_ns(run, rank, host_parts))
+        .select(list(STALLS.schema))
+        .sort("device", "start_ns")
+    )
+
+
+def _with_host_step(found: pl.DataFrame, recorded: pl.DataFrame) -> pl.DataFrame:
+    """Add `host_step`: a batch that is loaded for a step is waited for in the window before it."""
+    if recorded.is_empty():
+        return found.with_columns(host_step="step")
+    named = with_step(found.lazy().rename({"step": "window"}), recorded, "ends_ns").collect()
+    return named.rename({"step": "host_step", "window": "step"})
+
+
+def stalled(run: Run, chosen: pl.Expr) -> pl.DataFrame:
+    """What chosen stalls add up to on each compared device, in each averaged step.
+
+    Returns:
+        `rank`, `device`, `step`, `dur_ns` (of the step), `wait_ns` (exposed waiting, and exposed
+        communication that could not be split), `host_ns`, `profiler_ns`, `stall_ns`, `n_stalls`; by
+        rank, device and step, 0 where there was none.
+    """
+    sums = (
+        stalls(run)
+        .filter(chosen)
+        .group_by("rank", "device", "step")
+        .agg(pl.col("host_ns", "profiler_ns", "stall_ns").sum(), n_stalls=pl.len().cast(pl.Int64))
+    )
+    return (
+        breakdowns(run)
+        .filter("is_averaged")
+        .select(
+            "rank",
+            "device",
+            "step",
+            "dur_ns",
+            wait_ns=pl.col("exposed_waiting_ns") + pl.col("unsplit_communication_ns"),
+        )
+        .join(sums, on=["rank", "device", "step"], how="left", validate="1:1")
+        .with_columns(pl.col("host_ns", "profiler_ns", "stall_ns", "n_stalls").fill_null(0))
+        .sort("rank", "device", "step")
+    )
+
+
+def by_rank(rows: pl.DataFrame) -> pl.DataFrame:
+    """Mean step of rows of `stalled`: `rank`, `device`, `step_ns`, `stall_ns`, `share`, `n_stalls`.
+
+    The longest stalls first; of equal ones the lower rank.
+    """
+    return (
+        rows.group_by("rank", "device")
+        .agg(
+            step_ns=pl.col("dur_ns").mean(),
+            stall_ns=pl.col("stall_ns").mean(),
+            n_stalls=pl.col("n_stalls").mean(),
+        )
+        .with_columns(share=pl.col("stall_ns") / pl.col("step_ns"))
+        .select("rank", "device", "step_ns", "stall_ns", "share", "n_stalls")
+        .sort("stall_ns", "rank", "device", descending=[True, False, False])
+    )
+
+
+def by_call(run: Run, chosen: pl.Expr) -> pl.DataFrame:
+    """Chosen stalls by the host call in which they fell, a step and compared device.
+
+    Returns:
+        `detail`, `n_stalls`, `stall_ns` (both Float64, mean over ranks), `longest_ns`; the largest
+        sum first.
+    """
+    averaged = breakdowns(run).filter("is_averaged").select("rank", "device", "step")
+    return (
+        stalls(run)
+        .filter(chosen)
+        .join(averaged, on=["rank", "device", "step"], how="semi")
+        .group_by("detail")
+        .agg(
+            n_stalls=pl.len() / max(averaged.height, 1),
+            stall_ns=pl.col("stall_ns").sum() / max(averaged.height, 1),
+            longest_ns=pl.col("stall_ns").max(),
+        )
+        .sort("stall_ns", "detail", descending=[True, False])
+    )
+
+
+def removable_ns(rows: pl.DataFrame) -> Range:
+    """What a step of the job gains where the stalls of all ranks go (rows of `stalled`).
+
+    A stall of a rank costs the job nothing as long as that rank waits for another one all the same.
+    So the gain of a step lies between the greatest stall less the waiting of its own rank and what
+    recording may have taken, and the greatest stall. Mean over steps.
+    """
+    sure_ns = pl.col("host_ns") - pl.col("profiler_ns") - pl.col("wait_ns")
+    in_step = rows.group_by("step").agg(
+        low_ns=sure_ns.clip(0).max(),
+        high_ns=pl.col("stall_ns").max(),
+    )
+    low_ns, high_ns = in_step["low_ns"].mean(), in_step["high_ns"].mean()
+    if not isinstance(low_ns, float) or not isinstance(high_ns, float):
+        return Range(0.0, 0.0)
+    return Range(low_ns, high_ns)

@@ -1,0 +1,156 @@
+"""The host waits for the device, and then the device waits for the host.
+
+What it measures:
+    Time in which a device is idle because a call of its host had waited for it, and so drained the
+    queue of launched work: `.item()`, `.cpu()`, a copy from pageable memory, a synchronisation.
+
+Formula:
+    A gap of a device whose host part follows a blocking call that had waited for this device
+    (definitions, section 4), launch latency behind it included; gaps in which the host then loads,
+    saves, compiles or allocates belong to those. Measured: such stalls / T of the rank with most,
+    over averaged steps.
+
+Threshold:
+    Found when the rank that loses most is stalled for at least `max_step_share` of its step.
+
+Evidence:
+    Stalls by blocking call with the operator around it; stalls by rank; blocking calls a step.
+
+What-if saving:
+    The calls go, so that the host runs ahead: at most what it spent in them, since without them it
+    still has its own work to do. Low: less the waiting of the same rank for others, and less what
+    recording the operators in those gaps may have taken.
+
+Recommendation:
+    Remove calls that wait for the device inside the step; keep sizes on the host; log every n
+    steps.
+
+References:
+    https://pytorch.org/tutorials/recipes/recipes/tuning_guide.html,
+    https://arxiv.org/abs/2605.29346 (metadata read back before each launch burst of a GNN)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from tracekit.derive.blocking import blocking_calls
+from tracekit.derive.host_causes import HOST_SYNC
+from tracekit.derive.profiler_cost import costly_options
+from tracekit.derive.savings import saving
+from tracekit.derive.stalls import by_call, by_rank, removable_ns, stalled
+from tracekit.detectors import Detector, finding, number, skipped
+from tracekit.detectors._stalls import (
+    ASSUMES,
+    NOTHING,
+    at_fault,
+    calls_table,
+    confidence,
+    ranks_table,
+)
+from tracekit.findings import Cause, Column, Evidence, Finding, Status
+from tracekit.schema import LAUNCHES
+from tracekit.units import Quantity, Unit, limit, text
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
+
+_IS_DRAINED = pl.col("class") == HOST_SYNC
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When calls that drain the queue are worth a look."""
+
+    max_step_share: float = limit(
+        0.03, Unit.SHARE, "One read of the loss at the end of a step costs 0.1–1 % of it."
+    )
+
+
+def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
+    """One finding for the run."""
+    rows = stalled(run, _IS_DRAINED)
+    if rows.is_empty():
+        return (skipped(DETECTOR, f"{NOTHING}. {DETECTOR.how}"),)
+    ranks = by_rank(rows)
+    share = number(ranks["share"].max())
+    shown: dict[str, Any] = {
+        "measured": Quantity(share, Unit.SHARE),
+        "limit": Quantity(limits.max_step_share, Unit.SHARE),
+        "confidence": confidence(run),
+    }
+    table = ranks_table("Stalls behind blocking calls", ranks)
+    if share < limits.max_step_share:
+        return (finding(DETECTOR, Status.CLEAR, evidence=(table,), **shown),)
+    named = at_fault(ranks, limits.max_step_share)
+    calls = by_call(run, _IS_DRAINED)
+    blocked = blocking_calls(run)
+    gain = removable_ns(_bounded(rows, blocked))
+    n_stalls = number(ranks["n_stalls"][0])
+    return (
+        finding(
+            DETECTOR,
+            Status.FOUND,
+            title=f"Waiting for the device leaves it idle {text(round(n_stalls), Unit.COUNT)} "
+            f"{'time' if round(n_stalls) == 1 else 'times'} a step",
+            cause=Cause.HOST_SYNC,
+            ranks=named,
+            saving=None
+            if costly_options(run)
+            else saving(
+                gain.low, gain.high, number(ranks["step_ns"].mean()), ranks.height, ASSUMES
+            ),
+            evidence=(
+                calls_table("Stalls behind blocking calls", calls),
+                table,
+                _blocked_table(blocked),
+            ),
+            why=f"the host waits for the device in {calls['detail'][0]}, which drains its queue",
+            **shown,
+        ),
+    )
+
+
+def _bounded(rows: pl.DataFrame, blocked: pl.DataFrame) -> pl.DataFrame:
+    """Stalls of a step are worth at most what its blocking calls took."""
+    most = pl.col("blocked_ns").fill_null(0)
+    return rows.join(
+        blocked.group_by("rank", "step").agg(pl.col("blocked_ns").sum()),
+        on=["rank", "step"],
+        how="left",
+        validate="m:1",
+    ).with_columns(
+        host_ns=pl.min_horizontal("host_ns", most), stall_ns=pl.min_horizontal("stall_ns", most)
+    )
+
+
+def _blocked_table(blocked: pl.DataFrame) -> Evidence:
+    rows = (
+        blocked.group_by("name")
+        .agg(
+            n_calls=pl.col("n_calls").sum() / pl.struct("rank", "step").n_unique(),
+            blocked_ns=pl.col("blocked_ns").sum() / pl.struct("rank", "step").n_unique(),
+        )
+        .sort("blocked_ns", "name", descending=[True, False])
+        .head(16)
+    )
+    return Evidence(
+        title="Blocking calls, mean rank and step",
+        columns=(Column("call"), Column("calls", Unit.COUNT), Column("host held", Unit.NS)),
+        rows=tuple(rows.iter_rows()),
+    )
+
+
+DETECTOR = Detector(
+    id="host-sync",
+    title="Waiting for the device leaves it idle",
+    clear="The host hardly waits for the device",
+    needs=(LAUNCHES,),
+    how="Record with ProfilerActivity.CUDA and ProfilerActivity.CPU.",
+    limits=Limits,
+    detect=detect,
+    bounded_by="idle-gpu",
+)
