@@ -80,6 +80,7 @@ def ranked_culprits(
     leads = (
         calls.group_by("step", "culprit")
         .agg(pl.col("caused_ns").sum())
+        .sort("step", "culprit")  # doubles that are added in another order differ in the last digit
         .filter(share.over("step") >= min_lead_share)
         .group_by("culprit")
         .agg(leads_share=pl.len() / n_steps)
@@ -96,6 +97,7 @@ def ranked_culprits(
         .join(own, on="culprit", validate="1:1")
         .join(_least_gain(late, calls, members, n_steps), on="culprit", validate="1:1")
         .join(leads, on="culprit", how="left", validate="1:1")
+        .sort("culprit")
         .with_columns(pl.col("leads_share").fill_null(0.0), caused_share=share.fill_nan(0.0))
         .sort("caused_ns", "culprit", descending=[True, False])
     )
@@ -116,6 +118,7 @@ def _least_gain(
         .agg(gain_ns=(pl.col("gain_ns") - pl.col("error_ns")).sum() / n_steps)
         .join(members.unique(), on="group")
         .join(own, on=["culprit", "rank"], how="anti")
+        .sort("culprit", "rank", "group")
         .group_by("culprit", "rank")
         .agg(pl.col("gain_ns").sum())
         .filter(is_victim)

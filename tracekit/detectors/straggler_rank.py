@@ -241,6 +241,7 @@ def _turns(seen: _Seen) -> Finding | None:
     leaders = (
         seen.calls.group_by("step", "culprit")
         .agg(pl.col("caused_ns", "victim_ns", "gain_ns", "error_ns").sum())
+        .sort("step", "culprit")
         .filter(
             (pl.col("caused_ns") >= MIN_LEADER_SHARE * pl.col("caused_ns").sum().over("step"))
             & (pl.col("victim_ns") >= limits.min_rotating_share * seen.step_ns)
@@ -290,6 +291,7 @@ def _by_rank(seen: _Seen) -> Evidence:
         .agg(n_calls=pl.len(), wait_ns=pl.col("wait_ns").sum())
         .join(own, on="rank", how="left", validate="1:1")
         .with_columns(pl.col("n_late", "late_ns", "caused_ns").fill_null(0))
+        .sort("rank")  # doubles that are added in another order differ in the last digit
         .with_columns(caused_share=caused.fill_nan(0.0))
         .sort("caused_share", "rank", descending=[True, False])
         .head(16)
