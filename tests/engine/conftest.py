@@ -22,7 +22,8 @@ from tracekit.sample_traces import scenarios
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {
-    "PYTHONPATH": str(HERE),  # workers import `tasks` by its name
+    # Workers import `tasks` by its name, and tracekit from where the tests do.
+    "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")])),
     "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1",  # a second death is the last
 }
 
@@ -85,6 +86,11 @@ class Cluster:
         with Client(self.address, set_as_default=False) as client:
             client.wait_for_workers(number, timeout=60)
         return started
+
+
+@pytest.fixture(scope="session")
+def worker_environment():
+    return {**os.environ, **ENVIRONMENT}
 
 
 @pytest.fixture

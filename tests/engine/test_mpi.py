@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tracekit.engine import open_engine
 from tracekit.errors import UsageError
 
-HERE = Path(__file__).parent
-
 
 @pytest.fixture(scope="module")
-def mpirun():
+def mpirun(worker_environment):
     """Run a program of Python as a job of so many processes, in a folder."""
     program = shutil.which("mpirun")
     if program is None:
@@ -30,7 +26,7 @@ def mpirun():
                 *(sys.executable, *arguments),
             ],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(HERE)},
+            env=worker_environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
