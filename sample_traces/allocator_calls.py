@@ -16,8 +16,9 @@ RANK = 0
 
 
 def build(folder: Path, seed: int, severity: float) -> Truth:
-    """Four data-parallel ranks; rank 0 spends 8 ms times the severity a step in cudaMalloc."""
-    job = Job(seed=seed, faults=Faults(allocation_ns=each_step(RANK, 8_000_000 * severity)))
+    """Four ranks; rank 0 allocates for 8 ms times the severity a step, and frees for half of that."""
+    allocation_ns = each_step(RANK, 8_000_000 * severity)
+    job = Job(seed=seed, faults=Faults(allocation_ns=allocation_ns, is_freeing=True))
     saving_ns = recorded(job, folder).saving_ns
     return late(RANK, Cause.ALLOCATOR, saving_ns) if severity else Truth()
 

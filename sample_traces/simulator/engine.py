@@ -29,7 +29,7 @@ from tracekit.sample_traces.simulator.operations import (
 
 LATENCY_NS = 2_000
 """From the end of a launch call to the start of its kernel on an idle stream."""
-GAP_NS = 1_100
+GAP_NS = 1_600
 """Between the ends of what a kernel waits for on the device and its start (`docs/simulator.md`)."""
 QUEUE = 1_022
 """Launches that fit into a stream's queue: one more holds the host until the first of them ends."""

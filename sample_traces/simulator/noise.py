@@ -20,25 +20,26 @@ SHORT_NS, MEDIUM_NS = 10_000, 100_000
 class Noise:
     """Spread of ln(duration / nominal): of kernels by length, and of calls on the host.
 
-    `tail_share` of all kernels vary `tail_factor` times as much, and the same share of calls is
-    held up, by `pause_ns` on average. The defaults are those of eight H100 ranks.
+    `tail_share` of kernels under 100 µs vary `tail_factor` times as much: longer ones average that
+    out. The same share of calls is held up, by `pause_ns` on average. The defaults are those of
+    eight H100 ranks.
     """
 
     short_spread: float = 0.052
     medium_spread: float = 0.017
-    long_spread: float = 0.0075
+    long_spread: float = 0.0085
     call_spread: float = 0.25
-    tail_share: float = 0.04
-    tail_factor: float = 5.0
+    tail_share: float = 0.05
+    tail_factor: float = 8.0
     pause_ns: float = 12_000
 
     def kernel_ns(self, random: random.Random, nominal_ns: float) -> int:
         """Duration of a kernel; never below 1 µs, the least that traces of kernels show."""
-        spread = self.long_spread
+        wide = self.long_spread
         if nominal_ns < MEDIUM_NS:
+            is_tail = random.random() < self.tail_share
             spread = self.short_spread if nominal_ns < SHORT_NS else self.medium_spread
-        is_tail = random.random() < self.tail_share
-        wide = spread * (self.tail_factor if is_tail else 1.0)
+            wide = spread * (self.tail_factor if is_tail else 1.0)
         return max(1_000, int(nominal_ns * random.lognormvariate(0.0, wide)))
 
     def call_ns(self, random: random.Random, nominal_ns: float) -> int:

@@ -218,3 +218,62 @@ def test_causes_add_up_to_the_idle_time_of_real_traces(traces, tmp_path, runs, p
         found = steps.join(in_steps, on=["device", "step"], how="left").fill_null(0)
         assert found["dur_ns_right"].to_list() == found["idle_ns"].to_list()
         assert steps.height == windows(run, rank).collect().height
+
+
+def test_a_launch_that_spans_the_start_of_the_gap_is_split(make_run, trace):
+    trace.kernel(0, 10, launched=(-5, 2)).kernel(60, 10, launched=(5, 25))  # returns at 30
+    assert parts(make_run(trace)) == [(10, 20, "launch-overhead"), (30, 30, "launch latency")]
+
+
+def test_kernels_of_one_graph_wait_for_each_other_and_not_for_the_host(make_run, trace):
+    trace.kernel(0, 10, launched=(-5, 2))
+    trace.call(40, 10, "cudaGraphLaunch", role="graph-launch", correlation=77)
+    for start in (60, 71, 82):
+        trace.kernel(start, 10)
+        trace.rows["kernels"][-1]["correlation"] = 77
+    trace.op(12, 26, "aten::copy_")
+    # the host until the call returns at 50, then latency; between its kernels 1 µs each
+    assert parts(make_run(trace)) == [
+        (10, 40, "launch-overhead"),
+        (50, 10, "launch latency"),
+        (70, 1, "launch latency"),
+        (81, 1, "launch latency"),
+    ]
+
+
+def test_a_gap_is_one_of_all_streams_of_the_device(make_run, trace):
+    trace.kernel(0, 30, launched=(-5, 2)).kernel(50, 10, launched=(44, 2))
+    trace.kernel(20, 25, launched=(-3, 2), stream=8)  # ends at 45: the gap is [45, 50)
+    assert parts(make_run(trace)) == [(45, 1, "launch-overhead"), (46, 4, "launch latency")]
+
+
+def test_what_lies_inside_another_call_counts_once(make_run, trace):
+    gap(trace)
+    trace.annotation(100, 200, "training step").op(105, 180, "aten::linear")
+    trace.op(106, 170, "aten::addmm").call(110, 100, "cudaMalloc", role="allocation")
+    # the allocator covers 100 µs of the part, operators 80 more than that: 180 − 100
+    assert parts(make_run(trace)) == [(100, 200, "allocator")]
+
+
+def test_other_threads_do_not_explain_the_launching_one(make_run, trace):
+    trace.step(1, -20, 400)
+    gap(trace).op(110, 170, "aten::mm")
+    trace.call(100, 190, "cudaHostAlloc", role="allocation", thread=3)  # the pin-memory thread
+    trace.op(100, 190, "enumerate(DataLoader)#x.__next__", thread=4)  # another loader
+    assert parts(make_run(trace)) == [(100, 200, "launch-overhead")]
+
+
+def test_backward_on_its_own_thread_is_asked_there(make_run, trace):
+    # the training thread waits in loss.backward(); the autograd thread allocates before it launches
+    trace.step(1, -20, 400).op(-15, 330, "autograd::wait", thread=1)
+    gap(trace, thread=2).op(101, 190, "autograd::engine::evaluate_function", thread=2)
+    trace.call(110, 150, "cudaMalloc", role="allocation", thread=2)
+    assert parts(make_run(trace)) == [(100, 200, "allocator")]
+
+
+def test_devices_of_one_file_have_causes_of_their_own(make_run, trace):
+    gap(trace).op(110, 170, "enumerate(DataLoader)#x.__next__")
+    trace.kernel(0, 100, launched=(-10, 2), device=1, thread=5)
+    trace.kernel(300, 10, launched=(295, 5), device=1, thread=5).op(101, 190, "aten::mm", thread=5)
+    rows = idle(make_run(trace), 0).select("device", "dur_ns", "cause").collect().rows()
+    assert rows == [(0, 200_000, "input-pipeline"), (1, 200_000, "launch-overhead")]

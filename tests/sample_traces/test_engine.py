@@ -1,7 +1,7 @@
 """The simulator, on programs small enough to time by hand.
 
 A launch call takes call_ns on the thread; its work starts LATENCY_NS = 2 µs after the call's end on
-an idle stream, else GAP_NS = 1.1 µs after the work before it.
+an idle stream, else GAP_NS = 1.6 µs after the work before it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def kernel(us, name="k", **more):
 def test_kernels_of_a_stream_run_one_after_the_other():
     (events,) = simulate({0: {1: [kernel(10), kernel(10)]}}).values()
     # calls end at 1 and 2 µs; the first kernel starts at 1 + 2, the second after the first
-    assert spans(events, Kernel) == [(3, 13), (14.1, 24.1)]
+    assert spans(events, Kernel) == [(3, 13), (14.6, 24.6)]
 
 
 def test_streams_run_beside_each_other():
@@ -55,7 +55,7 @@ def test_streams_run_beside_each_other():
 def test_a_stream_waits_for_what_was_queued_on_another():
     wait = StreamWait(stream=8, on_stream=7, call_ns=1_000)
     (events,) = simulate({0: {1: [kernel(10), wait, kernel(5, stream=8)]}}).values()
-    assert spans(events, Kernel) == [(3, 13), (14.1, 19.1)]
+    assert spans(events, Kernel) == [(3, 13), (14.6, 19.6)]
 
 
 def test_a_synchronising_call_holds_its_thread_until_the_device_is_done():
@@ -108,7 +108,7 @@ def test_a_graph_is_one_call_and_its_kernels_follow_each_other():
     graph = Graph(kernels=(kernel(10), kernel(5)), call_ns=4_000)
     (events,) = simulate({0: {1: [graph]}}).values()
     assert spans(events, Graph, on_device=False) == [(0, 4)]
-    assert spans(events, Kernel) == [(6, 16), (17.1, 22.1)]
+    assert spans(events, Kernel) == [(6, 16), (17.6, 22.6)]
     assert {event.correlation for event in events} == {1}
 
 

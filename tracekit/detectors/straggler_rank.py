@@ -24,8 +24,9 @@ Evidence:
     Lateness and waiting by rank; the late rank's mean step against the median peer's.
 
 What-if saving:
-    Low: in each instance all others enter with the next latest rank, less the error. High: the
-    median victim's exposed wait vanishes. An upper bound until the replay confirms it.
+    Low: in each instance all others enter with the next latest rank, less the error, and of the
+    victims the one that waits least says how much. High: the median victim's exposed wait vanishes,
+    and transfers that only the late rank could hide. An upper bound until the replay confirms it.
 
 Recommendation:
     Follows from what differs: kernels slower (clocks, temperature), more kernels (balance the
@@ -49,11 +50,10 @@ from tracekit.derive.lateness import compared_calls, late_calls
 from tracekit.derive.savings import saving
 from tracekit.derive.why_late import cause_of_lateness, differences_from_peers, reason
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
+from tracekit.detectors._straggler_tables import by_rank, differences
 from tracekit.findings import (
     Cause,
-    Column,
     Confidence,
-    Evidence,
     Finding,
     Level,
     Scope,
@@ -164,11 +164,24 @@ def _waiting_ns(seen: _Seen) -> float:
     return min(number(seen.means["exposed_waiting_ns"].max()), seen.step_ns)
 
 
+def _uncovered_ns(seen: _Seen, ranks: list[int]) -> float:
+    """Transfers a step that lie bare on the others and under compute on the late ranks.
+
+    While the others wait, what they could have hidden later transfers under runs out.
+    """
+    transfer_ns, is_late = pl.col("exposed_transfer_ns"), pl.col("rank").is_in(ranks)
+    medians = seen.means.select(
+        others=transfer_ns.filter(~is_late).median(), own=transfer_ns.filter(is_late).median()
+    )
+    return max(number(medians["others"][0]) - number(medians["own"][0]), 0.0)
+
+
 def _found(seen: _Seen, row: dict[str, Any]) -> Finding:
     ranks: list[int] = row["ranks"]
-    high_ns = min(row["high_ns"], _waiting_ns(seen))
+    wait_ns = min(row["high_ns"], _waiting_ns(seen))
+    high_ns = wait_ns + _uncovered_ns(seen, ranks)
     parts = differences_from_peers(seen.run, tuple(ranks))
-    cause, why = _cause(seen.run, parts, high_ns)
+    cause, why = _cause(seen.run, parts, wait_ns)
     own = seen.calls.filter(pl.col("culprit") == row["culprit"])
     late_in = seen.usable.join(own.select("instance"), on="instance", how="semi")
     who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {rank_list(ranks)}"
@@ -177,7 +190,7 @@ def _found(seen: _Seen, row: dict[str, Any]) -> Finding:
         DETECTOR,
         Status.FOUND,
         subject=who,
-        title=f"{who.capitalize()} {makes} the others wait {text(high_ns, Unit.NS)} a step",
+        title=f"{who.capitalize()} {makes} the others wait {text(wait_ns, Unit.NS)} a step",
         cause=cause,
         ranks=tuple(ranks),
         groups=(str(row["group"]),),
@@ -192,7 +205,7 @@ def _found(seen: _Seen, row: dict[str, Any]) -> Finding:
             cause,
         ),
         saving=saving(row["low_ns"], high_ns, seen.step_ns, seen.means.height, ASSUMES),
-        evidence=(_by_rank(seen), _differences(parts)),
+        evidence=(by_rank(seen.usable, seen.late), differences(parts)),
         scope=Scope(
             victims=tuple(sorted(set(late_in["rank"]) - set(ranks))),
             start_ns=own["start_ns"][0],
@@ -202,9 +215,9 @@ def _found(seen: _Seen, row: dict[str, Any]) -> Finding:
     )
 
 
-def _cause(run: Run, parts: pl.DataFrame, high_ns: float) -> tuple[Cause, str]:
+def _cause(run: Run, parts: pl.DataFrame, wait_ns: float) -> tuple[Cause, str]:
     """The part of the late rank's step that exceeds its peers' most, where it explains the wait."""
-    if parts.is_empty() or parts["extra_ns"][0] < MIN_EXPLAINED_SHARE * high_ns:
+    if parts.is_empty() or parts["extra_ns"][0] < MIN_EXPLAINED_SHARE * wait_ns:
         return Cause.UNKNOWN, "no part of its step is long enough to explain the lateness"
     part, extra_ns = str(parts["part"][0]), float(parts["extra_ns"][0])
     return cause_of_lateness(run, part), reason(part, extra_ns)
@@ -265,7 +278,7 @@ def _turns(seen: _Seen) -> Finding | None:
         limit=Quantity(limits.min_rotating_share, Unit.SHARE),
         confidence=Confidence(Level.LOW, f"another rank leads in each of {leaders.height} steps"),
         saving=saving(low_ns, high_ns, seen.step_ns, seen.means.height, ASSUMES),
-        evidence=(_by_rank(seen),),
+        evidence=(by_rank(seen.usable, seen.late),),
     )
 
 
@@ -277,50 +290,7 @@ def _clear(seen: _Seen, found: pl.DataFrame) -> Finding:
         measured=Quantity(top, Unit.SHARE),
         limit=Quantity(seen.limits.min_step_share, Unit.SHARE),
         confidence=Confidence(Level.MEDIUM, "ranks compared without aligned clocks"),
-        evidence=(_by_rank(seen),),
-    )
-
-
-def _by_rank(seen: _Seen) -> Evidence:
-    own = seen.late.group_by("rank").agg(
-        pl.col("late_ns", "caused_ns").sum(), n_late=pl.len().cast(pl.Int64)
-    )
-    caused = pl.col("caused_ns") / pl.col("caused_ns").sum()
-    table = (
-        seen.usable.group_by("rank")
-        .agg(n_calls=pl.len(), wait_ns=pl.col("wait_ns").sum())
-        .join(own, on="rank", how="left", validate="1:1")
-        .with_columns(pl.col("n_late", "late_ns", "caused_ns").fill_null(0))
-        .sort("rank")  # doubles that are added in another order differ in the last digit
-        .with_columns(caused_share=caused.fill_nan(0.0))
-        .sort("caused_share", "rank", descending=[True, False])
-        .head(16)
-        .select("rank", "n_calls", "n_late", "late_ns", "wait_ns", "caused_share")
-    )
-    return Evidence(
-        title="Who waited, who was late",
-        columns=(
-            Column("rank"),
-            Column("collectives compared, whole trace", Unit.COUNT),
-            Column("late in", Unit.COUNT),
-            Column("lateness, sum", Unit.NS),
-            Column("own waiting, whole trace", Unit.NS),
-            Column("share of the waiting it caused", Unit.SHARE),
-        ),
-        rows=tuple(table.iter_rows()),
-    )
-
-
-def _differences(parts: pl.DataFrame) -> Evidence:
-    return Evidence(
-        title="Its mean step against the median peer's",
-        columns=(
-            Column("part"),
-            Column("this rank", Unit.NS),
-            Column("median peer", Unit.NS),
-            Column("more than the peer", Unit.NS),
-        ),
-        rows=tuple(parts.select("part", "own_ns", "peer_ns", "extra_ns").iter_rows()),
+        evidence=(by_rank(seen.usable, seen.late),),
     )
 
 
