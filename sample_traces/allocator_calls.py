@@ -16,7 +16,7 @@ RANK = 0
 
 
 def build(folder: Path, seed: int, severity: float) -> Truth:
-    """Four ranks; rank 0 allocates for 8 ms times the severity a step, and frees for half of that."""
+    """Four ranks; rank 0 allocates for 8 ms times the severity a step, and frees for 4 ms."""
     allocation_ns = each_step(RANK, 8_000_000 * severity)
     job = Job(seed=seed, faults=Faults(allocation_ns=allocation_ns, is_freeing=True))
     saving_ns = recorded(job, folder).saving_ns

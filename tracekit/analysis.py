@@ -26,6 +26,7 @@ from tracekit.findings import (
     GPU,
     HOST_THREAD,
     Efficiency,
+    Inefficiency,
     Parts,
     Quality,
     RankFacts,
@@ -34,14 +35,18 @@ from tracekit.findings import (
     Severity,
     Source,
     SourceFile,
+    Status,
 )
 from tracekit.recommend import completed, headline
 from tracekit.store import tracekit_version
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from concurrent.futures import Executor
 
     from tracekit.config import Config
+    from tracekit.detectors import Detector
+    from tracekit.findings import Finding
     from tracekit.store import Check, Run
 
 log = logging.getLogger(__name__)
@@ -90,7 +95,30 @@ def analysed(
         whole=_parts(rows.filter(pl.col("step").is_null())),
         findings=findings,
         quality=_quality(run, rows),
+        inefficiencies=_inefficiencies(findings, known),
     )
+
+
+def _inefficiencies(
+    findings: tuple[Finding, ...], known: Mapping[str, Detector]
+) -> tuple[Inefficiency, ...]:
+    """Each published inefficiency that a detector looks for, with what came of it, by row."""
+    states: dict[str, Status] = {}
+    for each in findings:
+        if states.get(each.id) is not Status.FOUND:
+            states[each.id] = each.status
+    rows = [
+        Inefficiency(
+            row=published.row,
+            system=published.system,
+            arxiv=published.arxiv,
+            finding=detector.id,
+            state=states[detector.id],
+        )
+        for detector in known.values()
+        for published in detector.published
+    ]
+    return tuple(sorted(rows, key=lambda inefficiency: inefficiency.row))
 
 
 def limited(run: Run, steps: tuple[int, int] | None, ranks: tuple[int, ...] | None) -> Run:

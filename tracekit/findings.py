@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -312,6 +312,26 @@ class Efficiency:
     step_ns: float
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A published system that exists because jobs waste time in one way: row, name, arXiv id."""
+
+    row: int
+    system: str
+    arxiv: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inefficiency:
+    """What came of the search for one published way to waste time: a finding's id and status."""
+
+    row: int
+    system: str
+    arxiv: str
+    finding: str
+    state: Status
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
     """One check of how well the capture was recorded; `rank` is null for the run as a whole."""
@@ -339,7 +359,7 @@ class Result:
     findings: tuple[Finding, ...]
     quality: tuple[Quality, ...]
     what_if: None = None
-    inefficiencies: tuple[dict[str, str], ...] = field(default=())
+    inefficiencies: tuple[Inefficiency, ...] = ()
 
 
 def write_result(result: Result, path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+import tracekit
 from tracekit.config import Config
 from tracekit.detectors import detectors, findings_of
 from tracekit.findings import Cause, Level, Status
+from tracekit.sample_traces import scenarios
 
 
 def finding_of(run, **limits):
@@ -97,3 +99,29 @@ def test_without_runtime_calls_it_is_skipped(make_run, trace):
     found = finding_of(make_run(trace.kernel(0, 10)))
     assert found.status is Status.SKIPPED
     assert "no launches" in found.why
+
+
+def test_metadata_read_back_before_each_burst_is_told_from_a_printed_loss(tmp_path):
+    scenarios()["gnn-metadata-sync"].build(tmp_path, 3, 1.0)
+    result = tracekit.analyze(tmp_path, engine="local:1")
+    found = result.findings[0]
+    assert found.id == "host-sync"
+    assert "to read 32 small values a step" in found.why  # two for each of sixteen layers
+    assert "capture the step as a CUDA graph" in found.recommendation.text
+    (row,) = (each for each in result.inefficiencies if each.row == 29)
+    assert (row.system, row.finding, row.state) == ("ZeroGNN", "host-sync", Status.FOUND)
+
+
+def test_on_a_healthy_run_the_published_inefficiency_is_checked_and_fine(tmp_path):
+    scenarios()["gnn-metadata-sync"].build(tmp_path, 3, 0.0)
+    result = tracekit.analyze(tmp_path, engine="local:1")
+    assert {each.state for each in result.inefficiencies} == {Status.CLEAR}
+
+
+def test_a_loss_read_once_a_step_is_no_metadata(make_run, trace):
+    read_back(trace, 400)
+    for step in range(1, 6):
+        trace.copy(10_000 * step + 3_990, 2, "DtoH", launched=10_000 * step + 3_000, size_bytes=4)
+    found = finding_of(make_run(trace))
+    assert "small values" not in found.why
+    assert found.recommendation is None

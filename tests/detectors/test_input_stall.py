@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+import tracekit
 from tracekit.config import Config
 from tracekit.derive.periods import period
 from tracekit.detectors import detectors, findings_of
-from tracekit.findings import Cause, Status
+from tracekit.findings import Cause, Severity, Status
+from tracekit.sample_traces import scenarios
 
 LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
@@ -141,3 +143,14 @@ def test_where_the_training_thread_stands_for_the_device_it_says_so(make_run, tr
 
 def test_without_any_activity_it_is_skipped(make_run, trace):
     assert finding_of(make_run(trace)).status is Status.SKIPPED
+
+
+def test_s23_a_freeze_every_num_workers_steps_is_starvation_with_that_period(tmp_path):
+    scenarios()["input-every-fourth-step"].build(tmp_path, 3, 1.0)
+    result = tracekit.analyze(tmp_path, engine="local:1")
+    top = result.findings[0]
+    assert (top.id, top.cause) == ("input-stall", Cause.INPUT_PIPELINE)
+    assert top.title == "The devices wait for input every 4 steps (4 loader workers are likely)"
+    assert result.headline[0].startswith(top.title)
+    others = [found for found in result.findings if found.id != "input-stall"]
+    assert {found.severity for found in others} <= {None, Severity.INFO}  # no hang, no network

@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 from markupsafe import Markup
 
-from tracekit.findings import Range, Severity, Status
+from tracekit.findings import Inefficiency, Range, Severity, Status
 from tracekit.reports.render import section_modules, shown_sections
 from tracekit.reports.sections import (
     capture_quality,
     checked_and_fine,
     failed_detectors,
     not_checked,
+    published,
     ranks_and_steps,
     source_files,
     what_to_fix,
@@ -233,3 +234,13 @@ def test_a_run_without_gpus_claims_no_gpu_hours(straggler):
     saving = replace(finding.saving, gpu_hours_per_day=Range(0.0, 0.0))
     result = replace(straggler, findings=(replace(finding, saving=saving),))
     assert "GPU-hours" not in what_to_fix.render(result)
+
+
+def test_published_inefficiencies_are_listed_with_what_came_of_them(healthy):
+    row = Inefficiency(
+        row=29, system="Zero<GNN>", arxiv="2605.29346", finding="host-sync", state=Status.CLEAR
+    )
+    body = published.render(replace(healthy, inefficiencies=(row,)))
+    for text in ("Zero&lt;GNN&gt;", "arXiv 2605.29346", "host-sync", "clear"):
+        assert text in body
+    assert published.render(replace(healthy, inefficiencies=())) is None

@@ -177,6 +177,22 @@ def averaged_spans(run: Run) -> pl.DataFrame:
     )
 
 
+def begun_inside(events: pl.LazyFrame, spans: pl.DataFrame) -> pl.LazyFrame:
+    """Events of one rank that begin inside its averaged steps, with their `step`, by start.
+
+    Args:
+        events: `start_ns` and anything but `step`.
+        spans: rows of `averaged_spans` of that rank.
+    """
+    opened = spans.lazy().select("step", opens_ns="start_ns", closes_ns="end_ns").sort("opens_ns")
+    return (
+        events.sort("start_ns")
+        .join_asof(opened, left_on="start_ns", right_on="opens_ns", strategy="backward")
+        .filter(pl.col("start_ns") < pl.col("closes_ns"))
+        .drop("opens_ns", "closes_ns")
+    )
+
+
 def _shared(wanted: pl.DataFrame, n_places: int) -> tuple[int, ...]:
     """Steps that all ranks and devices have among `wanted`."""
     counts = wanted.group_by("step").agg(pl.struct("rank", "device").n_unique().alias("n"))

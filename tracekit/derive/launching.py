@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.averages import averaged_spans
+from tracekit.derive.averages import averaged_spans, begun_inside
 
 if TYPE_CHECKING:
     from tracekit.store import Run
@@ -36,7 +36,7 @@ def _of_rank(run: Run, rank: int, spans: pl.DataFrame) -> pl.DataFrame:
         .unique("correlation")
     )
     kernels = (
-        _inside(run.scan("kernels", rank), spans)
+        begun_inside(run.scan("kernels", rank), spans)
         .join(graphs, on="correlation", how="left", validate="m:1")
         .select(
             n_kernels=pl.len() / n_steps,
@@ -46,22 +46,11 @@ def _of_rank(run: Run, rank: int, spans: pl.DataFrame) -> pl.DataFrame:
         )
     )
     is_launch = pl.col("role").is_in(["launch", "graph-launch"])
-    calls = _inside(run.scan("launches", rank).filter(is_launch), spans).select(
+    calls = begun_inside(run.scan("launches", rank).filter(is_launch), spans).select(
         n_launches=pl.len() / n_steps, launch_ns=pl.col("dur_ns").median()
     )
     return (
         pl.concat([kernels, calls], how="horizontal")
         .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
         .collect()
-    )
-
-
-def _inside(events: pl.LazyFrame, spans: pl.DataFrame) -> pl.LazyFrame:
-    """Events that begin inside one of the spans of a rank, by start."""
-    opened = spans.lazy().select(at_ns="start_ns", closes_ns="end_ns").sort("at_ns")
-    return (
-        events.sort("start_ns")
-        .join_asof(opened, left_on="start_ns", right_on="at_ns", strategy="backward")
-        .filter(pl.col("start_ns") < pl.col("closes_ns"))
-        .drop("at_ns", "closes_ns")
     )

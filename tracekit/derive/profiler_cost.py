@@ -36,7 +36,11 @@ def profiler_ns(run: Run, rank: int, parts: pl.DataFrame) -> pl.Series:
     The cost of each operator, spread evenly over it, and the time in which the profiler recorded
     itself at work, flushing its buffers, say; at most the whole part.
     """
-    cost_ns = (_n_operators(run, rank, parts) * _operator_ns(run, rank)).cast(pl.Int64)
+    return _profiler_ns(run, rank, parts, _n_operators(run, rank, parts))
+
+
+def _profiler_ns(run: Run, rank: int, parts: pl.DataFrame, n_operators: pl.Series) -> pl.Series:
+    cost_ns = (n_operators * _operator_ns(run, rank)).cast(pl.Int64)
     own = (
         run.scan("other_events", rank)
         .filter(pl.col("category").str.to_lowercase() == "overhead", pl.col("name") != _QUEUE_FULL)
@@ -60,12 +64,14 @@ def profiler_costs(run: Run) -> pl.DataFrame:
     for rank in run.ranks:
         own = spans.filter(rank=rank)
         if own.height:
+            n_operators = _n_operators(run, rank, own)
+            cost_ns = _profiler_ns(run, rank, own, n_operators)
             rows.append(
                 own.select(
                     pl.col("rank").first(),
-                    n_operators=pl.lit(_n_operators(run, rank, own).mean(), dtype=pl.Float64),
+                    n_operators=pl.lit(n_operators.mean(), dtype=pl.Float64),
                     operator_ns=pl.lit(_operator_ns(run, rank), dtype=pl.Float64),
-                    cost_ns=pl.lit(profiler_ns(run, rank, own).mean(), dtype=pl.Float64),
+                    cost_ns=pl.lit(cost_ns.mean(), dtype=pl.Float64),
                     step_ns=(pl.col("end_ns") - pl.col("start_ns")).mean(),
                 )
             )
@@ -86,10 +92,9 @@ def _n_operators(run: Run, rank: int, parts: pl.DataFrame) -> pl.Series:
         .collect()
     )
 
-    def until(at: pl.Series) -> pl.Series:
-        return _grown(operators, "start_ns", at) - _grown(operators, "end_ns", at)
-
-    return until(parts["end_ns"]) - until(parts["start_ns"])
+    at = pl.concat([parts["start_ns"], parts["end_ns"]])
+    until = _grown(operators, "start_ns", at) - _grown(operators, "end_ns", at)
+    return until.slice(parts.height) - until.slice(0, parts.height)
 
 
 def _grown(operators: pl.DataFrame, edge: str, at: pl.Series) -> pl.Series:

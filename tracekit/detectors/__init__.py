@@ -14,7 +14,7 @@ from typing import Any
 
 from tracekit.config import Config, limits_for
 from tracekit.errors import TracekitError
-from tracekit.findings import Finding, Status
+from tracekit.findings import Finding, Published, Status
 from tracekit.schema import Table
 from tracekit.store import Run
 
@@ -29,6 +29,7 @@ class Detector:
     `title` is its name when something is found, `clear` when not (shown with the measured value).
     `needs` are raw tables without which it is skipped; `how` says how to record them. `detect`
     returns one finding per culprit, at least one; a saving is at most that of `bounded_by`.
+    `published` are systems that were built against what it finds.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Detector:
     limits: type
     detect: Callable[[Run, Any], tuple[Finding, ...]]
     bounded_by: str | None = None
+    published: tuple[Published, ...] = ()
 
 
 @cache

@@ -14,7 +14,8 @@ Threshold:
     Found when the rank that loses most is stalled for at least `max_step_share` of its step.
 
 Evidence:
-    Stalls by blocking call with the operator around it; stalls by rank; blocking calls a step.
+    Stalls by blocking call with the operator around it; stalls by rank; blocking calls a step, and
+    copies of at most 4 KiB from the device among them.
 
 What-if saving:
     The calls go, so that the host runs ahead: at most what it spent in them, since without them it
@@ -22,8 +23,8 @@ What-if saving:
     recording the operators in those gaps may have taken.
 
 Recommendation:
-    Remove calls that wait for the device inside the step; keep sizes on the host; log every n
-    steps.
+    Remove calls that wait for the device inside the step; log every n steps. Where small values are
+    read back before each stall: pad sizes to an upper bound, keep them on the device, capture.
 
 References:
     https://pytorch.org/tutorials/recipes/recipes/tuning_guide.html,
@@ -37,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from tracekit.derive.blocking import blocking_calls
+from tracekit.derive.blocking import blocking_calls, n_small_reads
 from tracekit.derive.host_causes import HOST_SYNC
 from tracekit.derive.profiler_cost import costly_options
 from tracekit.derive.savings import saving
@@ -51,13 +52,30 @@ from tracekit.detectors._stalls import (
     confidence,
     ranks_table,
 )
-from tracekit.findings import Cause, Column, Evidence, Finding, Status
+from tracekit.findings import (
+    Cause,
+    Change,
+    Column,
+    Evidence,
+    Finding,
+    Published,
+    Recommendation,
+    Status,
+)
 from tracekit.schema import LAUNCHES
 from tracekit.units import Quantity, Unit, limit, text
 
 if TYPE_CHECKING:
     from tracekit.store import Run
 
+_METADATA = Recommendation(
+    "Keep sizes on the device, padded to an upper bound, so that the host needs none of them; then "
+    "capture the step as a CUDA graph.",
+    Change.CODE,
+    ("torch.cuda.set_sync_debug_mode('warn')", "torch.cuda.CUDAGraph()"),
+)
+MIN_READS = 2
+"""One value read back a step is the loss; more of them, one before each stall, are metadata."""
 _IS_DRAINED = pl.col("class") == HOST_SYNC
 
 
@@ -89,7 +107,9 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     calls = by_call(run, _IS_DRAINED)
     blocked = blocking_calls(run)
     gain = removable_ns(_bounded(rows, blocked))
-    n_stalls = number(ranks["n_stalls"][0])
+    n_stalls, n_reads = number(ranks["n_stalls"][0]), n_small_reads(run)
+    is_metadata = n_reads >= max(MIN_READS, n_stalls / 2)
+    reads = f" to read {n_reads:,.0f} small values a step" if is_metadata else ""
     return (
         finding(
             DETECTOR,
@@ -108,7 +128,9 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
                 table,
                 _blocked_table(blocked),
             ),
-            why=f"the host waits for the device in {calls['detail'][0]}, which drains its queue",
+            recommendation=_METADATA if is_metadata else None,
+            why=f"the host waits for the device in {calls['detail'][0]}{reads}, which drains its "
+            "queue",
             **shown,
         ),
     )
@@ -153,4 +175,5 @@ DETECTOR = Detector(
     limits=Limits,
     detect=detect,
     bounded_by="idle-gpu",
+    published=(Published(29, "ZeroGNN", "2605.29346"),),
 )
