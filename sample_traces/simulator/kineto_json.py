@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tracekit.sample_traces.simulator.engine import Event
 
 BASE_NS = 1_790_857_026_000_000_000
+LEAD_NS = 1_000_000
+"""From the profiler's start to that of the job: readers take an event at time 0 for unstamped."""
 _CALLS = {"all_reduce": "allreduce", "all_gather": "_allgather_base", "all_to_all": "all_to_allv"}
 _CALLS |= {"reduce_scatter": "_reduce_scatter_base", "broadcast": "broadcast"}
 _KERNELS = {"all_reduce": "AllReduce_Sum_bf16_RING_LL", "all_gather": "AllGather_RING_LL"}
@@ -102,8 +104,9 @@ def _rows(rank: int, happened: list[Event], recording: Recording) -> Iterator[di
     offset_ns = recording.offset_ns.get(rank, 0)
 
     def place(event: Event) -> dict[str, Any]:
-        start_ns = round(event.start_ns * drift) + offset_ns
-        end_ns = round(event.end_ns * drift) + offset_ns
+        start_ns, end_ns = (
+            LEAD_NS + round(at_ns * drift) + offset_ns for at_ns in (event.start_ns, event.end_ns)
+        )
         return {"ts": start_ns / 1000, "dur": (end_ns - start_ns) / 1000}
 
     yield {
@@ -127,7 +130,7 @@ def _rows(rank: int, happened: list[Event], recording: Recording) -> Iterator[di
         "pid": "Spans",
         "tid": "PyTorch Profiler",
     }
-    start_us = (round(first * drift) + offset_ns) / 1000
+    start_us = (LEAD_NS + round(first * drift) + offset_ns) / 1000
     yield {"ph": "X", **span, "ts": start_us, "dur": (last - first) * drift / 1000 + 1, "args": {}}
 
 

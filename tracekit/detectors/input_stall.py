@@ -64,8 +64,8 @@ from tracekit.units import Quantity, Unit, limit, text
 if TYPE_CHECKING:
     from tracekit.store import Run
 
-MIN_EVERY_SHARE = 0.8
-"""The first step of a capture, and one or another that loads ahead, stall less."""
+MIN_EVERY_SHARE = 0.75
+"""One or another step of a run that always waits finds a batch loaded ahead."""
 _PERSISTENT = Recommendation(
     "Keep the loader's workers alive between epochs, so that they load ahead from the first step.",
     Change.SETTING,
@@ -134,8 +134,8 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
 def _by_step(run: Run, rank: int, chosen: pl.Expr) -> pl.DataFrame:
     """Chosen stalls of a rank by the step whose batch they waited for: `host_step`, `stall_ns`.
 
-    All steps from the first to the last, 0 where there was none. `is_stalled` where the stall is at
-    least half as long as the longest.
+    All steps but the first, whose wait no device event precedes, to the last; 0 where there was no
+    stall. `is_stalled` where it is at least half as long as the longest.
     """
     found = (
         stalls(run)
@@ -146,9 +146,10 @@ def _by_step(run: Run, rank: int, chosen: pl.Expr) -> pl.DataFrame:
     )
     steps = breakdowns(run).filter(rank=rank)["step"].drop_nulls()
     every = pl.concat([steps, found["host_step"]])
+    first, last = int(number(steps.min())) + 1, int(number(every.max()))
     longest = pl.col("stall_ns").max()
     return (
-        pl.DataFrame({"host_step": range(int(number(every.min())), int(number(every.max())) + 1)})
+        pl.DataFrame({"host_step": range(first, last + 1)}, schema={"host_step": pl.Int64})
         .join(found, on="host_step", how="left", validate="1:1", maintain_order="left")
         .with_columns(pl.col("stall_ns").fill_null(0))
         .with_columns(is_stalled=(2 * pl.col("stall_ns") >= longest) & (longest > 0))
@@ -162,7 +163,7 @@ def _when(
     steps = by_step.filter("is_stalled")["host_step"].to_list()
     every = period(by_step["stall_ns"].to_list())
     starts = epoch_starts(run, rank)
-    if starts and set(steps) <= {*starts, by_step["host_step"].min()}:
+    if starts and set(steps) <= set(starts):
         return "where an epoch starts", every, _PERSISTENT
     if every is not None:
         return f"every {every} steps ({every} loader workers are likely)", every, None
