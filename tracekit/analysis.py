@@ -14,10 +14,13 @@ import polars as pl
 
 from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import Averages, averages, breakdowns, mean_steps
+from tracekit.derive.blocking import blocking_calls
 from tracekit.derive.breakdown import PARTS, SPLITS, breakdown
+from tracekit.derive.host_work import host_work
 from tracekit.derive.idle import idle
 from tracekit.derive.kernel_totals import kernel_totals
 from tracekit.derive.run_quality import run_checks
+from tracekit.derive.stalls import stalls
 from tracekit.derive.waits import waits
 from tracekit.detectors import detectors, findings_of, number
 from tracekit.engine import map_ranks
@@ -143,9 +146,8 @@ def limited(run: Run, steps: tuple[int, int] | None, ranks: tuple[int, ...] | No
 
 def _derive_rank(run: Run, rank: int) -> int:
     """Fill the cache of derived tables of one rank. Runs in a worker."""
-    breakdown(run, rank)
-    idle(run, rank)
-    kernel_totals(run, rank)
+    for table in (breakdown, idle, kernel_totals, stalls, blocking_calls, host_work):
+        table(run, rank)
     return rank
 
 

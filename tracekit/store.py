@@ -6,6 +6,7 @@ folder. `captures/rank=….json` is written last for each rank: a rank that has 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from contextlib import suppress
@@ -97,11 +98,23 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A readable run: its folder and manifest; `steps` [a, b) limits what enters the averages."""
+    """A readable run: its folder and manifest; `steps` [a, b) limits what enters the averages.
+
+    `identity` tells the sources of one run from those of another: it is made once, since every
+    derived table of every rank asks for it.
+    """
 
     folder: Path
     manifest: Manifest
     steps: tuple[int, int] | None = None
+    identity: str = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Digest what the captures were read from and by which code."""
+        digest = hashlib.sha256(repr(self.manifest.missing_ranks).encode())
+        for capture in self.manifest.captures:
+            digest.update(msgspec.json.encode((capture.rank, capture.source, capture.code)))
+        object.__setattr__(self, "identity", digest.hexdigest())
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -303,7 +316,9 @@ class TableWriter:
         if writer is None:
             path = _unfinished(self._folder, table, self._rank)
             path.parent.mkdir(parents=True, exist_ok=True)
-            writer = pq.ParquetWriter(path, arrow.schema, compression="zstd")
+            writer = pq.ParquetWriter(
+                path, arrow.schema, compression="zstd", use_dictionary=TABLES[table].texts
+            )
             self._writers[table] = writer
         writer.write_table(arrow, row_group_size=ROWS_PER_GROUP)
         self.n_rows[table] = self.n_rows.get(table, 0) + rows.height

@@ -31,7 +31,7 @@ def steps(trace, *gaps, step_us=1_000, n_steps=5):
 
 def test_a_stall_holds_the_latency_behind_the_host_part(make_run, trace):
     run = make_run(steps(trace, (400, 100)))
-    row = stalls(run).row(0, named=True)
+    row = stalls(run, 0).collect().row(0, named=True)
     assert (row["start_ns"], row["host_ns"], row["stall_ns"]) == (1_400_000, 97_000, 100_000)
     assert (row["class"], row["is_drained"]) == ("host-other", False)
 
@@ -50,7 +50,7 @@ def test_a_batch_waited_for_before_a_window_belongs_to_the_step_of_its_mark(make
     for step in range(1, 6):  # the mark begins 300 µs before the step's first kernel
         trace.step(step, 1_000 * step - 300, 1_000)
         trace.kernel(1_000 * step, 600, launched=(1_000 * step - 5, 2))
-    rows = stalls(make_run(trace)).select("step", "host_step").rows()
+    rows = stalls(make_run(trace), 0).select("step", "host_step").collect().rows()
     assert rows == [(1, 2), (2, 3), (3, 4), (4, 5)]
 
 

@@ -19,6 +19,8 @@ from tracekit.errors import UsageError
 from tracekit.schema.table import I64, Column, Table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tracekit.store import Run
 
 MIN_STEPS = 2
@@ -166,31 +168,20 @@ def mean_steps(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def averaged_spans(run: Run) -> pl.DataFrame:
-    """The averaged steps of each rank, over its devices: `rank`, `step`, `start_ns`, `end_ns`."""
-    return (
-        breakdowns(run)
-        .filter("is_averaged")
-        .group_by("rank", "step")
-        .agg(pl.col("start_ns").min(), end_ns=(pl.col("start_ns") + pl.col("dur_ns")).max())
-        .sort("rank", "step")
-    )
-
-
-def begun_inside(events: pl.LazyFrame, spans: pl.DataFrame) -> pl.LazyFrame:
-    """Events of one rank that begin inside its averaged steps, with their `step`, by start.
+def averaged(run: Run, table: Callable[[Run, int], pl.LazyFrame]) -> pl.DataFrame:
+    """Rows of a derived table of each rank that belong to its averaged steps, with the `rank`.
 
     Args:
-        events: `start_ns` and anything but `step`.
-        spans: rows of `averaged_spans` of that rank.
+        run: the run.
+        table: gives the rows of one rank, with their `step`.
     """
-    opened = spans.lazy().select("step", opens_ns="start_ns", closes_ns="end_ns").sort("opens_ns")
-    return (
-        events.sort("start_ns")
-        .join_asof(opened, left_on="start_ns", right_on="opens_ns", strategy="backward")
-        .filter(pl.col("start_ns") < pl.col("closes_ns"))
-        .drop("opens_ns", "closes_ns")
-    )
+    steps = breakdowns(run).filter("is_averaged").select("rank", "step").unique().lazy()
+    rows = [
+        table(run, rank).select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
+        for rank in run.ranks
+    ]
+    chosen = pl.concat(rows).join(steps, on=["rank", "step"], how="semi", maintain_order="left")
+    return chosen.collect()
 
 
 def _shared(wanted: pl.DataFrame, n_places: int) -> tuple[int, ...]:

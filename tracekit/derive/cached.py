@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import polars as pl
 
 if TYPE_CHECKING:
@@ -52,11 +51,7 @@ def cached(
 
 def key(run: Run) -> str:
     """Identity of the run's sources and of the code that derives tables from them."""
-    digest = hashlib.sha256(_code())
-    digest.update(repr(run.manifest.missing_ranks).encode())
-    for capture in run.manifest.captures:
-        digest.update(msgspec.json.encode((capture.rank, capture.source, capture.code)))
-    return digest.hexdigest()[:16]
+    return hashlib.sha256(_code() + run.identity.encode()).hexdigest()[:16]
 
 
 @cache

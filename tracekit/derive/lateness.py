@@ -14,7 +14,7 @@ import polars as pl
 from tracekit.derive.activity import COMPUTE, HOST_DEVICE, activity, has_device_events
 from tracekit.derive.cached import cached
 from tracekit.derive.intervals import covered_ns
-from tracekit.derive.steps import windows
+from tracekit.derive.steps import spans
 from tracekit.derive.waits import waits
 from tracekit.schema.table import F64, I64, TEXT, Column, Table
 
@@ -110,15 +110,7 @@ def _with_exposure(run: Run, rank: int, calls: pl.DataFrame) -> pl.DataFrame:
 def _with_step(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
     opened = pl.concat(
         [
-            windows(run, rank)
-            .group_by("step")
-            .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-            .select(
-                pl.lit(rank, dtype=pl.Int64).alias("rank"),
-                "step",
-                opens_ns="start_ns",
-                closes_ns="end_ns",
-            )
+            spans(run, rank).select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
             for rank in run.ranks
         ]
     ).collect()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.averages import averaged_spans
 from tracekit.derive.intervals import covered_ns
 
 if TYPE_CHECKING:
@@ -36,11 +35,11 @@ def profiler_ns(run: Run, rank: int, parts: pl.DataFrame) -> pl.Series:
     The cost of each operator, spread evenly over it, and the time in which the profiler recorded
     itself at work, flushing its buffers, say; at most the whole part.
     """
-    return _profiler_ns(run, rank, parts, _n_operators(run, rank, parts))
+    return _profiler_ns(run, rank, parts, n_operators(run, rank, parts))
 
 
 def _profiler_ns(run: Run, rank: int, parts: pl.DataFrame, n_operators: pl.Series) -> pl.Series:
-    cost_ns = (n_operators * _operator_ns(run, rank)).cast(pl.Int64)
+    cost_ns = (n_operators * operator_ns(run, rank)).cast(pl.Int64)
     own = (
         run.scan("other_events", rank)
         .filter(pl.col("category").str.to_lowercase() == "overhead", pl.col("name") != _QUEUE_FULL)
@@ -52,36 +51,7 @@ def _profiler_ns(run: Run, rank: int, parts: pl.DataFrame, n_operators: pl.Serie
     return pl.select(pl.min_horizontal(cost_ns + own_ns, length_ns)).to_series()
 
 
-def profiler_costs(run: Run) -> pl.DataFrame:
-    """What recording cost the host of each rank in the mean averaged step, hidden or not.
-
-    Returns:
-        `rank`, `n_operators`, `operator_ns` (cost of recording one), `cost_ns`, `step_ns`, all
-        Float64 but the rank; by rank. Ranks without an averaged step are left out.
-    """
-    spans = averaged_spans(run)
-    rows = []
-    for rank in run.ranks:
-        own = spans.filter(rank=rank)
-        if own.height:
-            n_operators = _n_operators(run, rank, own)
-            cost_ns = _profiler_ns(run, rank, own, n_operators)
-            rows.append(
-                own.select(
-                    pl.col("rank").first(),
-                    n_operators=pl.lit(n_operators.mean(), dtype=pl.Float64),
-                    operator_ns=pl.lit(_operator_ns(run, rank), dtype=pl.Float64),
-                    cost_ns=pl.lit(cost_ns.mean(), dtype=pl.Float64),
-                    step_ns=(pl.col("end_ns") - pl.col("start_ns")).mean(),
-                )
-            )
-    schema = {"rank": pl.Int64} | dict.fromkeys(
-        ("n_operators", "operator_ns", "cost_ns", "step_ns"), pl.Float64
-    )
-    return pl.concat(rows) if rows else pl.DataFrame(schema=schema)
-
-
-def _n_operators(run: Run, rank: int, parts: pl.DataFrame) -> pl.Series:
+def n_operators(run: Run, rank: int, parts: pl.DataFrame) -> pl.Series:
     """Operators inside each part (Float64), on any thread: one that lies half in it is a half."""
     operators = (
         run.scan("cpu_ops", rank)
@@ -113,7 +83,7 @@ def _grown(operators: pl.DataFrame, edge: str, at: pl.Series) -> pl.Series:
     return at * before - moment
 
 
-def _operator_ns(run: Run, rank: int) -> int:
+def operator_ns(run: Run, rank: int) -> int:
     """What recording one operator costs the host under the options of the rank's capture."""
     flags = set(run.capture(rank).flags)
     if flags & set(STACKS):

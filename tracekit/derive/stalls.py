@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
 STALLS = Table(
     "stalls",
-    "gap on a device of any rank that its host owes",
+    "gap on a device of one rank that its host owes",
     (
-        Column("rank", I64, "", "rank"),
         DEVICE,
         Column("step", I64, "", "step whose window holds the start; null outside all"),
         Column("host_step", I64, "", "step whose mark holds the end; without marks as `step`"),
@@ -43,10 +42,20 @@ STALLS = Table(
 )
 
 
-def stalls(run: Run) -> pl.DataFrame:
-    """Stalls of all ranks (`STALLS`), by rank, device and start."""
-    return cached(
-        run, STALLS, lambda: pl.concat([_stalls(run, rank) for rank in run.ranks])
+def stalls(run: Run, rank: int) -> pl.LazyFrame:
+    """Stalls of one rank (`STALLS`), by device and start."""
+    return cached(run, STALLS, lambda: _stalls(run, rank), rank)
+
+
+def all_stalls(run: Run, chosen: pl.Expr) -> pl.DataFrame:
+    """Chosen stalls of all ranks, with the `rank`; by rank, device and start."""
+    return pl.concat(
+        [
+            stalls(run, rank)
+            .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
+            .filter(chosen)
+            for rank in run.ranks
+        ]
     ).collect()
 
 
@@ -68,7 +77,6 @@ def _stalls(run: Run, rank: int) -> pl.DataFrame:
             stall_ns=pl.col("dur_ns").sum(),
         )
         .with_columns(
-            rank=pl.lit(rank, dtype=pl.Int64),
             ends_ns=pl.col("start_ns") + pl.col("host_ns") - 1,
         )
     )
@@ -99,8 +107,7 @@ def stalled(run: Run, chosen: pl.Expr) -> pl.DataFrame:
         rank, device and step, 0 where there was none.
     """
     sums = (
-        stalls(run)
-        .filter(chosen)
+        all_stalls(run, chosen)
         .group_by("rank", "device", "step")
         .agg(pl.col("host_ns", "profiler_ns", "stall_ns").sum(), n_stalls=pl.len().cast(pl.Int64))
     )
@@ -147,8 +154,7 @@ def by_call(run: Run, chosen: pl.Expr) -> pl.DataFrame:
     """
     averaged = breakdowns(run).filter("is_averaged").select("rank", "device", "step")
     return (
-        stalls(run)
-        .filter(chosen)
+        all_stalls(run, chosen)
         .join(averaged, on=["rank", "device", "step"], how="semi")
         .group_by("detail")
         .agg(

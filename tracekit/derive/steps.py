@@ -48,6 +48,31 @@ def windows(run: Run, rank: int) -> pl.LazyFrame:
     return cached(run, WINDOWS, lambda: _windows(run, rank), rank)
 
 
+def spans(run: Run, rank: int) -> pl.LazyFrame:
+    """Steps of one rank over all its devices: `step`, `opens_ns`, `closes_ns`, by start."""
+    return (
+        windows(run, rank)
+        .group_by("step")
+        .agg(opens_ns=pl.col("start_ns").min(), closes_ns=pl.col("end_ns").max())
+        .sort("opens_ns", "step")
+    )
+
+
+def begun_inside(events: pl.LazyFrame, spans: pl.LazyFrame) -> pl.LazyFrame:
+    """Events of one rank that begin inside one of its steps, with the `step`; sorted by start.
+
+    Args:
+        events: `start_ns` and anything but `step`.
+        spans: `step`, `opens_ns`, `closes_ns`, by start.
+    """
+    return (
+        events.sort("start_ns")
+        .join_asof(spans, left_on="start_ns", right_on="opens_ns", strategy="backward")
+        .filter(pl.col("start_ns") < pl.col("closes_ns"))
+        .drop("opens_ns", "closes_ns")
+    )
+
+
 def marks(run: Run, rank: int) -> pl.DataFrame:
     """Recorded step marks: `step`, `start_ns`, `end_ns`, `source`, sorted by start."""
     return (

@@ -38,8 +38,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from tracekit.derive.blocking import blocking_calls, n_small_reads
+from tracekit.derive.averages import averaged
+from tracekit.derive.blocking import blocking_calls
 from tracekit.derive.host_causes import HOST_SYNC
+from tracekit.derive.host_work import host_work
 from tracekit.derive.profiler_cost import costly_options
 from tracekit.derive.savings import saving
 from tracekit.derive.stalls import by_call, by_rank, removable_ns, stalled
@@ -105,9 +107,12 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         return (finding(DETECTOR, Status.CLEAR, evidence=(table,), **shown),)
     named = at_fault(ranks, limits.max_step_share)
     calls = by_call(run, _IS_DRAINED)
-    blocked = blocking_calls(run)
+    blocked = averaged(run, blocking_calls)
     gain = removable_ns(_bounded(rows, blocked))
-    n_stalls, n_reads = number(ranks["n_stalls"][0]), n_small_reads(run)
+    n_stalls, n_reads = (
+        number(ranks["n_stalls"][0]),
+        number(averaged(run, host_work)["n_small_reads"].mean()),
+    )
     is_metadata = n_reads >= max(MIN_READS, n_stalls / 2)
     reads = f" to read {n_reads:,.0f} small values a step" if is_metadata else ""
     return (

@@ -138,11 +138,12 @@ def _by_step(run: Run, rank: int, chosen: pl.Expr) -> pl.DataFrame:
     stall. `is_stalled` where it is at least half as long as the longest.
     """
     found = (
-        stalls(run)
-        .filter(chosen & (pl.col("rank") == rank))
+        stalls(run, rank)
+        .filter(chosen)
         .drop_nulls("host_step")
         .group_by("host_step")
         .agg(pl.col("stall_ns").sum())
+        .collect()
     )
     steps = breakdowns(run).filter(rank=rank)["step"].drop_nulls()
     every = pl.concat([steps, found["host_step"]])

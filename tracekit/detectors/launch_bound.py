@@ -36,8 +36,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from tracekit.derive.averages import averaged
 from tracekit.derive.host_causes import HOST_OTHER, LAUNCH_OVERHEAD
-from tracekit.derive.launching import launching
+from tracekit.derive.host_work import host_work
 from tracekit.derive.profiler_cost import costly_options
 from tracekit.derive.savings import saving
 from tracekit.derive.stalls import by_call, by_rank, removable_ns, stalled
@@ -80,7 +81,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         return (skipped(DETECTOR, f"{NOTHING}. {DETECTOR.how}"),)
     ranks = by_rank(rows)
     share = number(ranks["share"].median())
-    facts = launching(run)
+    facts = _facts(run)
     shown: dict[str, Any] = {
         "measured": Quantity(share, Unit.SHARE),
         "limit": Quantity(limits.max_step_share, Unit.SHARE),
@@ -110,6 +111,29 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
             f"{text(median_ns, Unit.NS)}, and the devices wait for it",
             **shown,
         ),
+    )
+
+
+def _facts(run: Run) -> pl.DataFrame:
+    """Kernels and launches of each rank in the mean step; what was not recorded is null.
+
+    Columns: `rank`, `n_kernels`, `kernels_per_s`, `median_ns` (of a kernel), `graph_share`,
+    `n_launches`, `launch_ns` (median).
+    """
+    n_kernels = pl.col("n_kernels")
+    return (
+        averaged(run, host_work)
+        .group_by("rank")
+        .agg(
+            n_kernels=n_kernels.mean(),
+            kernels_per_s=n_kernels.sum() * 1e9 / pl.col("dur_ns").sum(),
+            median_ns=pl.col("median_kernel_ns").median(),
+            graph_share=pl.col("n_graph_kernels").sum() / n_kernels.sum(),
+            n_launches=pl.col("n_launches").mean(),
+            launch_ns=pl.col("median_launch_ns").median(),
+        )
+        .with_columns(pl.col("graph_share").fill_nan(None))
+        .sort("rank")
     )
 
 

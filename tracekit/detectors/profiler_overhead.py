@@ -35,7 +35,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tracekit.derive.activity import has_device_events
-from tracekit.derive.profiler_cost import costly_options, profiler_costs
+from tracekit.derive.averages import averaged
+from tracekit.derive.host_work import host_work
+from tracekit.derive.profiler_cost import costly_options, operator_ns
 from tracekit.derive.stalls import stalled
 from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.detectors._stalls import N_SHOWN, NOTHING
@@ -108,7 +110,21 @@ def _by_rank(run: Run) -> pl.DataFrame:
         .group_by("rank")
         .agg(exposed_ns=pl.col("profiler_ns").mean())
     )
-    means = profiler_costs(run).join(exposed, on="rank", validate="1:1")
+    costs = pl.DataFrame(
+        {"rank": list(run.ranks), "operator_ns": [operator_ns(run, rank) for rank in run.ranks]},
+        schema={"rank": pl.Int64, "operator_ns": pl.Float64},
+    )
+    means = (
+        averaged(run, host_work)
+        .group_by("rank")
+        .agg(
+            pl.col("n_operators").mean(),
+            cost_ns=pl.col("profiler_ns").mean(),
+            step_ns=pl.col("dur_ns").mean(),
+        )
+        .join(costs, on="rank", validate="1:1")
+        .join(exposed, on="rank", validate="1:1")
+    )
     if not has_device_events(run):
         means = means.with_columns(exposed_ns="cost_ns")
     return (
