@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from tracekit.collectors.chrome_trace.events import NO_RAW
 from tracekit.collectors.chrome_trace.timestamps import ns
 from tracekit.derive.kernel_kinds import kind_of
 from tracekit.schema import (
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from tracekit.collectors.chrome_trace.events import Event
 
-MAX_SHAPES_BYTES = 64 << 10
+MAX_SHAPES_LENGTH = 64 << 10
 
 CATEGORIES: dict[str, str] = {
     **dict.fromkeys(("cpu_op", "Operator"), "cpu_ops"),
@@ -121,8 +122,13 @@ def cpu_op_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
             "external_id": external_ids(args),
             "sequence": listed("sequence", args),
             "forward_thread": listed("forward_thread", args),
-            "shapes": [_json(arg.shapes) or _json(arg.legacy_shapes) for arg in args],
-            "dtypes": [_json(arg.dtypes) for arg in args],
+            "shapes": [
+                today or legacy
+                for today, legacy in zip(
+                    _texts("shapes", args), _texts("legacy_shapes", args), strict=True
+                )
+            ],
+            "dtypes": _texts("dtypes", args),
             "module": listed("module", args),
         },
     )
@@ -323,9 +329,14 @@ def number(value: object) -> int | None:
     return int(digits.group()) if digits else None
 
 
-def _json(raw: Any) -> str | None:
-    data = bytes(raw)
-    return data.decode("utf-8", errors="replace") if 0 < len(data) <= MAX_SHAPES_BYTES else None
+def _texts(name: str, args: Sequence[Any]) -> list[str | None]:
+    """The JSON of one argument of each event, as text; null where it is missing or too long."""
+    return [
+        None
+        if raw is NO_RAW or not 0 < len(text := str(raw, "utf-8", "replace")) <= MAX_SHAPES_LENGTH
+        else text
+        for raw in listed(name, args)
+    ]
 
 
 def _product(shape: object) -> int | None:

@@ -69,15 +69,14 @@ def rows(table: str, events: Sequence[Event], shift_ns: int) -> pl.DataFrame | N
     source = {"kernels": "kernel", "cpu_ops": "host call", "annotations": "annotation"}.get(table)
     if source is None:
         return None
+    names = set(listed("name", events))  # few of them, each on many events
     if source == "kernel":
-        found = [event for event in events if kind_of(event.name) == COMMUNICATION]
+        named = {name for name in names if kind_of(name) == COMMUNICATION}
     else:
-        found = [
-            event
-            for event in events
-            if event.cat != "gpu_user_annotation"
-            and (event.name == RECORD or event.name.startswith(_PREFIXES))
-        ]
+        named = {name for name in names if name == RECORD or name.startswith(_PREFIXES)}
+    found = [
+        event for event in events if event.name in named and event.cat != "gpu_user_annotation"
+    ]
     if not found:
         return None
     if source == "kernel":

@@ -8,6 +8,7 @@ tried then, and only after that the repair path, which leaves a half event to th
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,29 +32,20 @@ _LIST_START = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
 _BOUNDARY = re.compile(
     rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp|cname|tts|scope)"\s*:)'
 )
-_NO_RAW = msgspec.Raw(b"")
+NO_RAW = msgspec.Raw(b"")
 
 _ARGS = {
     "external_id": "External id",
     "legacy_external_id": "external id",
-    "correlation": "correlation",
-    "device": "device",
-    "stream": "stream",
-    "graph_id": "graph id",
-    "grid": "grid",
-    "block": "block",
-    "registers_per_thread": "registers per thread",
-    "shared_memory_bytes": "shared memory",
-    "blocks_per_sm": "blocks per SM",
-    "occupancy_percent": "est. achieved occupancy %",
-    "size_bytes": "bytes",
+    "sequence": "Sequence number",
+    "forward_thread": "Fwd thread id",
     "collective": "Collective name",
-    "dtype": "dtype",
     "n_in": "In msg nelems",
     "n_out": "Out msg nelems",
+    "group_size": "Group size",
+    "dtype": "dtype",
     "splits_in": "In split size",
     "splits_out": "Out split size",
-    "group_size": "Group size",
     "group": "Process Group Name",
     "group_description": "Process Group Description",
     "members": "Process Group Ranks",
@@ -62,9 +54,21 @@ _ARGS = {
     "sequence_in_group": "Seq",
     "comms_id": "Comms Id",
     "is_async": "Is asynchronized op",
-    "sequence": "Sequence number",
-    "forward_thread": "Fwd thread id",
+    "dtypes": "Input type",
+    "shapes": "Input Dims",
+    "legacy_shapes": "Input dims",
     "module": "Module Hierarchy",
+    "device": "device",
+    "stream": "stream",
+    "correlation": "correlation",
+    "registers_per_thread": "registers per thread",
+    "shared_memory_bytes": "shared memory",
+    "blocks_per_sm": "blocks per SM",
+    "grid": "grid",
+    "block": "block",
+    "occupancy_percent": "est. achieved occupancy %",
+    "graph_id": "graph id",
+    "size_bytes": "bytes",
     "python_id": "Python id",
     "python_parent_id": "Python parent id",
     "sync_kind": "cuda_sync_kind",
@@ -80,16 +84,15 @@ _ARGS = {
     "direction": "direction",
     "mtia_size": "size",
 }
-_RAW_ARGS = {
-    "shapes": "Input Dims",
-    "legacy_shapes": "Input dims",
-    "dtypes": "Input type",
-}
+"""Fields of `args` and their keys, about in the order in which they are written: a key is looked
+for from the one before it on, so another order takes a seventh longer."""
+_RAW_ARGS = {"dtypes", "shapes", "legacy_shapes"}
+"""Kept as the JSON they are."""
 
 Args: Any = msgspec.defstruct(
     "Args",
-    [(name, Any, None) for name in _ARGS] + [(name, msgspec.Raw, _NO_RAW) for name in _RAW_ARGS],
-    rename=_ARGS | _RAW_ARGS,
+    [(name, msgspec.Raw, NO_RAW) if name in _RAW_ARGS else (name, Any, None) for name in _ARGS],
+    rename=_ARGS,
     frozen=True,
     gc=False,
     module=__name__,
@@ -118,8 +121,8 @@ class ExactEvent(msgspec.Struct, gc=False):
     name: str = ""
     pid: Any = None
     tid: Any = None
-    ts: msgspec.Raw = _NO_RAW
-    dur: msgspec.Raw = _NO_RAW
+    ts: msgspec.Raw = NO_RAW
+    dur: msgspec.Raw = NO_RAW
     args: Args = NO_ARGS
 
 
@@ -192,7 +195,8 @@ def _whole_events(data: bytes, reading: Reading) -> tuple[list[Event], int]:
     cuts = _seams(data, window)[-3:] or _seams(data)[-3:]
     for cut in reversed(cuts):
         try:
-            return decoded(b"[" + data[:cut].rstrip(b", \t\r\n") + b"]"), cut
+            last = data.rindex(b"}", 0, cut) + 1
+            return decoded(b"".join((b"[", memoryview(data)[:last], b"]"))), cut  # one copy
         except repair.BROKEN:
             continue
     if not cuts:
@@ -213,11 +217,14 @@ def _last_events(data: bytes, reading: Reading) -> list[Event]:
         return []
     if text.startswith(b"]"):
         return []
-    end = repair.list_end(text)
-    if end is not None:
-        text = text[:end]
-    else:
-        reading.is_truncated = True
+    for end in repair.likely_ends(text):
+        try:
+            return decoded(b"[" + text[:end] + b"]")
+        except repair.BROKEN:
+            continue
+    found = repair.list_end(text)
+    reading.is_truncated = found is None
+    text = text[:found]
     try:
         return decoded(b"[" + text.rstrip(b", \t\r\n") + b"]")
     except repair.BROKEN:
@@ -227,13 +234,17 @@ def _last_events(data: bytes, reading: Reading) -> list[Event]:
 def decoded(data: bytes) -> list[Event]:
     """Decode a JSON list of events; times that a double cannot hold come back as text."""
     events = _LIST.decode(data)
-    if any(_needs_digits(event.ts) for event in events):
+    if _need_digits([event.ts for event in events]):
         return _with_digits(_EXACT_LIST.decode(data))
     return events
 
 
-def _needs_digits(ts: object) -> bool:
-    return type(ts) is float and ts > EXACT_US
+def _need_digits(ts: list[Any]) -> bool:
+    """Whether a time has a fraction that its double does not hold."""
+    with suppress(TypeError):  # one is missing, or text
+        if max(ts, default=0.0) <= EXACT_US:
+            return False
+    return any(type(each) is float and each > EXACT_US for each in ts)
 
 
 def _with_digits(events: list[ExactEvent]) -> list[Event]:

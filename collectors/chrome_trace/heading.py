@@ -103,7 +103,9 @@ def read_heading(path: Path) -> Heading:
     if not is_list and (
         "distributedInfo" not in facts or (is_relative and "baseTimeNanoseconds" not in facts)
     ):
-        facts = _last_keys(tail(path, TAIL_BYTES)) | facts
+        after = tail(path, TAIL_BYTES)
+        last_event = max(0, after.rfind(b'"ph"'))
+        facts = _last_keys(after[last_event:]) | facts
     return _heading(facts, first_ns, first)
 
 

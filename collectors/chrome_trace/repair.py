@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -35,6 +36,7 @@ _IN_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LINE_BREAK = re.compile(rb"[\t\r\n]")
 _LIST_END = re.compile(rb'\}[\s,]*(?=\]\s*(?:,\s*"|\}|$))')
 _BETWEEN = re.compile(r"[,\s]*")
+N_LIKELY_ENDS = 3
 N_LONG_LOOKS = 64
 SHORT_LOOK_BYTES = 64 << 10
 _TEXTS = ("ph", "cat", "name")
@@ -103,6 +105,20 @@ def cleaned(data: bytes) -> bytes:
     if b"\\ud" in text or b"\\uD" in text:
         text = _SURROGATE.sub(lambda m: m[1] + (m[2] or rb"\ufffd"), text)
     return text
+
+
+def likely_ends(text: bytes) -> list[int]:
+    """Places where the list of events may end, each just after a brace, the likeliest first.
+
+    One is the end if what stands before it decodes as a list: inside text or a list of an event
+    something would be left open.
+    """
+    ends = (
+        match.start() + 1
+        for match in _LIST_END.finditer(text)
+        if text.find(b'"ph"', match.end(), match.end() + 4096) < 0
+    )
+    return list(islice(ends, N_LIKELY_ENDS))
 
 
 def list_end(text: bytes) -> int | None:

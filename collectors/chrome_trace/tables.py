@@ -7,14 +7,14 @@ narrow columns of launches and device events.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from tracekit.collectors.chrome_trace import communication
-from tracekit.collectors.chrome_trace.columns import BUILDERS, CATEGORIES
+from tracekit.collectors.chrome_trace.columns import BUILDERS, CATEGORIES, listed
 from tracekit.collectors.chrome_trace.marks import step_like
 from tracekit.collectors.chrome_trace.spool import Spool
 from tracekit.schema import TABLES
@@ -78,27 +78,22 @@ def collected(folder: Path, rank: int) -> Collected:
 
 def grouped(events: Sequence[Event], counts: Counter[str]) -> dict[str, list[Event]]:
     """Events by the table that holds them; metadata, flows, counters and marks belong to none."""
-    groups: dict[str, list[Event]] = {}
-    for event in events:
-        phase = event.ph
-        if phase == "X":
-            table = CATEGORIES.get(event.cat)
-            if table is None:
-                table = "windows" if event.cat == "Trace" else "other_events"
-            elif event.cat == "mtia_ccp_events" and event.name == "dma_request":
-                table = "copies"
-            elif table == "cpu_ops" and event.name.startswith("ProfilerStep#"):
+    groups: defaultdict[str, list[Event]] = defaultdict(list)
+    whole = [event for event in events if event.ph == "X"]
+    categories = listed("cat", whole)
+    counts.update(categories)
+    for event, category in zip(whole, categories, strict=True):
+        table = CATEGORIES.get(category)
+        if table is None:
+            table = "windows" if category == "Trace" else "other_events"
+        elif table == "cpu_ops":
+            if event.name.startswith("ProfilerStep#"):
                 table = "annotations"
-            counts[event.cat] += 1
-        elif phase == "i" and event.name == "[memory]":
-            table = "memory"
-        else:
-            continue
-        group = groups.get(table)
-        if group is None:
-            groups[table] = group = []
-        group.append(event)
-    return groups
+        elif category == "mtia_ccp_events" and event.name == "dma_request":
+            table = "copies"
+        groups[table].append(event)
+    memory = [event for event in events if event.ph == "i" and event.name == "[memory]"]
+    return groups | {"memory": memory} if memory else groups
 
 
 def complete(rows: pl.DataFrame, clock: Clock, dropped: Counter[str]) -> pl.DataFrame:
@@ -107,6 +102,8 @@ def complete(rows: pl.DataFrame, clock: Clock, dropped: Counter[str]) -> pl.Data
     An event at time zero was never stamped: Kineto writes such rows when CUPTI loses the times.
     Where times count from the file's own zero, the first event may well start there.
     """
+    if _is_complete(rows, clock):
+        return rows
     stamp_ns = pl.col("start_ns") - clock.shift_ns
     is_stamped = stamp_ns > 0
     if clock.is_from_zero:
@@ -121,14 +118,35 @@ def complete(rows: pl.DataFrame, clock: Clock, dropped: Counter[str]) -> pl.Data
     return whole
 
 
+def _is_complete(rows: pl.DataFrame, clock: Clock) -> bool:
+    """Whether all rows surely have what `complete` asks for: mostly so, and cheap to see."""
+    start_ns = _span(rows["start_ns"])
+    if start_ns is None or start_ns[0] <= clock.shift_ns:
+        return False
+    if "dur_ns" not in rows.columns:
+        return True
+    dur_ns = _span(rows["dur_ns"])
+    return dur_ns is not None and dur_ns[0] > -MAX_DUR_NS and dur_ns[1] < MAX_DUR_NS
+
+
+def _span(column: pl.Series) -> tuple[int, int] | None:
+    """Least and largest number of a column; None where one is missing."""
+    least, most = column.min(), column.max()
+    if column.null_count() or not isinstance(least, int) or not isinstance(most, int):
+        return None
+    return least, most
+
+
 def add(read: Collected, writer: TableWriter, groups: dict[str, list[Event]], clock: Clock) -> None:
     """Turn one batch of grouped events into rows of their tables."""
     for table, events in groups.items():
         builder = BUILDERS["other_events" if table == "windows" else table]
         rows = complete(builder(events, clock.shift_ns), clock, read.dropped)
         if table not in (*DEVICE_TABLES, "memory"):  # theirs are mended with the whole table
-            read.n_negative += rows.filter(pl.col("dur_ns") < 0).height
-            rows = rows.with_columns(pl.col("dur_ns").clip(0))
+            n_negative = int((rows["dur_ns"] < 0).sum())
+            if n_negative:
+                read.n_negative += n_negative
+                rows = rows.with_columns(pl.col("dur_ns").clip(0))
         if table == "windows":
             ends = (rows["start_ns"] + rows["dur_ns"]).to_list()
             read.windows += zip(rows["start_ns"].to_list(), ends, strict=True)

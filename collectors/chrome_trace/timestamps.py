@@ -8,7 +8,7 @@ decimals) the reader hands over digits, and so do files that write times as stri
 from __future__ import annotations
 
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import polars as pl
 
@@ -18,16 +18,30 @@ if TYPE_CHECKING:
 
 MAX_US = 1 << 52
 """142 years: in ns, the sum of two such times still fits Int64. What is larger is no time."""
+_TO_WHOLE = 1.5 * (1 << 52)
+"""Added to a double and taken off again, it leaves the nearest whole number, halves to even."""
 
 
 def ns(values: Sequence[object]) -> pl.Series:
     """Nanoseconds (Int64) of µs given as numbers or as digits; null where there is no such time."""
-    if any(isinstance(value, str) for value in values):
+    if _has_text(values):
         return pl.Series([digits_ns(value) for value in values], dtype=pl.Int64)
     us = pl.Series(values, dtype=pl.Float64, strict=False)
-    us = us.set(~us.is_between(-MAX_US, MAX_US), None)
-    whole = us.floor().cast(pl.Int64)
-    return whole * 1000 + ((us - us.floor()) * 1000).round().cast(pl.Int64)
+    is_beyond = ~((us >= -MAX_US) & (us <= MAX_US))
+    if is_beyond.any():
+        us = us.set(is_beyond, None)
+    # Arithmetic of series, since an expression takes 0.4 ms however short the series is.
+    whole = us.cast(pl.Int64, strict=False)
+    rest = (us - whole) * 1000.0
+    return whole * 1000 + (rest + _TO_WHOLE - _TO_WHOLE).cast(pl.Int64)
+
+
+def _has_text(values: Sequence[object]) -> bool:
+    """Whether one is text. Numbers cannot be compared with it, and the largest is found fast."""
+    try:
+        return isinstance(max(cast("Sequence[float]", values), default=None), str)
+    except TypeError:
+        return any(isinstance(value, str) for value in values)
 
 
 def digits_ns(value: object) -> int | None:
