@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import logging
 from typing import TYPE_CHECKING, Any
@@ -98,6 +97,5 @@ class LazyGroup(click.Group):
             ctx.exit(INTERRUPTED)
 
     def _summary(self, name: str) -> str:
-        source = (self._folder / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8")
-        docstring = ast.get_docstring(ast.parse(source)) or ""
-        return docstring.partition("\n")[0]
+        with (self._folder / f"{name.replace('-', '_')}.py").open(encoding="utf-8") as source:
+            return source.readline().strip().removeprefix('"""').removesuffix('"""')

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import platform
 import threading
 import time
 from concurrent.futures import Executor, Future
@@ -18,7 +17,6 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-from uuid import uuid4
 
 from tracekit.engine import ALLOCATOR
 from tracekit.errors import InputError, UsageError
@@ -86,7 +84,7 @@ class OnWorkers(Executor):
         folder, files = self._work.folder, self._work.files
         sees = [Path(os.path.abspath(file)) for file in {*files[:1], *files[-1:]}]  # noqa: PTH100 - links stay
         if folder is not None:
-            token = folder.absolute() / "derived" / f".seen-{uuid4().hex}"
+            token = folder.absolute() / "derived" / f".seen-{os.urandom(16).hex()}"
             try:
                 token.parent.mkdir(exist_ok=True)
                 token.touch()
@@ -121,6 +119,8 @@ def run_task(terms: Terms, payload: bytes) -> Any:
 
 
 def _check(terms: Terms) -> None:
+    import platform  # noqa: PLC0415 - `--help` needs it not
+
     host = platform.node()
     if versions() != terms.versions:
         raise UsageError(

@@ -7,6 +7,7 @@ gives up with names the rank.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import Counter, deque
@@ -15,7 +16,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-from uuid import uuid4
 
 from tracekit.engine import Engine, Work
 from tracekit.engine._mapping import N_NAMED, InProcess, LostWorkError
@@ -183,7 +183,7 @@ class _Tasks(Executor):
         with self._lock:
             while self._waiting and len(self._open) < self._n_workers and not self._closed.is_set():
                 future, call = self._waiting.popleft()
-                key = f"tracekit-{uuid4().hex}"  # what the dashboard shows
+                key = f"tracekit-{os.urandom(16).hex()}"  # what the dashboard shows
                 task = self._client.submit(call, key=key, pure=False)
                 self._open[future] = task
                 task.add_done_callback(partial(self._pass_on, future))

@@ -6,7 +6,6 @@ inherits the locks of a thread pool whose threads it does not have.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -34,7 +33,8 @@ def _start(rest: str | None, work: Work) -> Iterator[Executor]:
     if n_workers <= 1:
         yield InProcess()
         return
-    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - `--help` needs no pool
+    import multiprocessing  # noqa: PLC0415 - `--help` needs no pool
+    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
 
     # Workers start when tasks are submitted, so the variable stays set for the whole block.
     with _environment(POLARS_THREADS, str(max(1, cores // n_workers))):
