@@ -20,11 +20,15 @@ print(json.dumps([done.returncode, usage.ru_utime + usage.ru_stime, usage.ru_max
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One measured command. `peak_bytes` is the largest resident size of one of its processes."""
+    """One measured command. `peak_bytes` is the largest resident size of one of its processes.
+
+    `said` is what it wrote to its standard error.
+    """
 
     wall_s: float
     cpu_s: float
     peak_bytes: int
+    said: str
 
 
 def measured(command: list[str]) -> Measured:
@@ -44,4 +48,21 @@ def measured(command: list[str]) -> Measured:
     returncode, cpu_s, peak_kib = json.loads(done.stdout)
     if returncode != 0:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
-    return Measured(wall_s=wall_s, cpu_s=cpu_s, peak_bytes=peak_kib * 1024)
+    return Measured(wall_s=wall_s, cpu_s=cpu_s, peak_bytes=peak_kib * 1024, said=done.stderr)
+
+
+def least(command: list[str], n_runs: int) -> Measured:
+    """The run that took least CPU time: what is above it is the machine's doing."""
+    return min((measured(command) for _ in range(n_runs)), key=lambda run: run.cpu_s)
+
+
+def printed(command: list[str]) -> str:
+    """What a command prints.
+
+    Raises:
+        RuntimeError: it failed; the message holds what it printed.
+    """
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command[:3])}: {done.stderr}")
+    return done.stdout
