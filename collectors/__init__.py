@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tracekit.discovery import exported, modules_of
 from tracekit.schema import Table
 from tracekit.store import Capture
 
@@ -70,15 +69,7 @@ class Collector:
 @cache
 def collectors() -> dict[str, Collector]:
     """All collectors by id, in order of id."""
-    found: dict[str, Collector] = {}
-    for module in pkgutil.iter_modules(__path__):
-        if module.ispkg:
-            continue
-        collector: Collector = importlib.import_module(f"{__name__}.{module.name}").COLLECTOR
-        if collector.id != module.name.replace("_", "-"):
-            raise ValueError(f"collectors/{module.name}.py exports the id {collector.id!r}")
-        found[collector.id] = collector
-    return dict(sorted(found.items()))
+    return exported(modules_of(__name__), "COLLECTOR", Collector)
 
 
 def sniffed(path: Path) -> Collector | None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import pkgutil
-from importlib import import_module
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from tracekit.discovery import modules_of
 from tracekit.reports import sections
 from tracekit.reports.charts import numbers
 from tracekit.reports.components import ranks_text
@@ -77,9 +76,7 @@ def write_report(result: Result, path: Path) -> None:
 
 def section_modules() -> tuple[ModuleType, ...]:
     """Every module of `reports/sections`, by `ORDER`."""
-    found = pkgutil.iter_modules(sections.__path__)
-    modules = (import_module(f"{sections.__name__}.{info.name}") for info in found)
-    return tuple(sorted(modules, key=lambda module: int(module.ORDER)))
+    return tuple(sorted(modules_of(sections), key=lambda module: int(module.ORDER)))
 
 
 def shown_sections(result: Result) -> tuple[Shown, ...]:

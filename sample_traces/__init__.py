@@ -7,8 +7,6 @@ truth of a saving is the simulator run again without the fault.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +15,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit.discovery import exported, modules_of
 from tracekit.findings import Cause
 
 if TYPE_CHECKING:
@@ -67,15 +66,7 @@ class Scenario:
 @cache
 def scenarios() -> dict[str, Scenario]:
     """All scenarios by id, in order of id."""
-    found: dict[str, Scenario] = {}
-    for module in pkgutil.iter_modules(__path__):
-        if module.ispkg:
-            continue
-        scenario: Scenario = importlib.import_module(f"{__name__}.{module.name}").SCENARIO
-        if scenario.id != module.name.replace("_", "-"):
-            raise ValueError(f"sample_traces/{module.name}.py exports the id {scenario.id!r}")
-        found[scenario.id] = scenario
-    return dict(sorted(found.items()))
+    return exported(modules_of(__name__), "SCENARIO", Scenario)
 
 
 @contextmanager

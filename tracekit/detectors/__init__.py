@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
-import pkgutil
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
 from tracekit.config import Config, limits_for
+from tracekit.discovery import exported, modules_of
 from tracekit.errors import TracekitError
 from tracekit.findings import Finding, Published, Status
 from tracekit.schema import Table
@@ -47,22 +47,9 @@ class Detector:
 @cache
 def detectors() -> dict[str, Detector]:
     """All detectors by id, in order of id: those of this package and of installed plug-ins."""
-    modules = [
-        importlib.import_module(f"{__name__}.{module.name}")
-        for module in pkgutil.iter_modules(__path__)
-        if not module.ispkg and not module.name.startswith("_")
-    ]
-    modules += [
-        importlib.import_module(entry.value) for entry in entry_points(group="tracekit.detectors")
-    ]
-    found: dict[str, Detector] = {}
-    for module in modules:
-        detector: Detector = module.DETECTOR
-        name = module.__name__.rpartition(".")[2]
-        if detector.id != name.replace("_", "-"):
-            raise ValueError(f"{module.__name__} exports the id {detector.id!r}")
-        found[detector.id] = detector
-    return dict(sorted(found.items()))
+    plugins = entry_points(group="tracekit.detectors")
+    modules = [*modules_of(__name__), *(import_module(entry.value) for entry in plugins)]
+    return exported(modules, "DETECTOR", Detector)
 
 
 def findings_of(detector: Detector, run: Run, config: Config) -> tuple[Finding, ...]:

@@ -124,8 +124,8 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
                 _steps_table(worst, by_step),
                 calls_table("Input stalls", by_call(run, chosen)),
             ),
-            why=f"the data loader keeps it waiting, {text(number(ranks['stall_ns'][0]), Unit.NS)} "
-            f"in the mean step of rank {worst}",
+            why=f"the data loader keeps rank {worst} waiting for "
+            f"{text(number(ranks['stall_ns'][0]), Unit.NS)} in the mean step",
             **shown,
         ),
     )

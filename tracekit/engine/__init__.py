@@ -6,8 +6,6 @@ begins with an underscore are what engines are made of.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
@@ -16,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit.discovery import exported, modules_of
 from tracekit.engine._mapping import map_ranks
 from tracekit.errors import UsageError
 
@@ -59,15 +58,7 @@ class Engine:
 @cache
 def engines() -> dict[str, Engine]:
     """All engines by id, in order of id."""
-    found: dict[str, Engine] = {}
-    for each in pkgutil.iter_modules(__path__):
-        if each.name.startswith("_"):
-            continue
-        engine: Engine = importlib.import_module(f"{__name__}.{each.name}").ENGINE
-        if engine.id != each.name.replace("_", "-"):
-            raise ValueError(f"{__name__}.{each.name} exports the id {engine.id!r}")
-        found[engine.id] = engine
-    return dict(sorted(found.items()))
+    return exported(modules_of(__name__), "ENGINE", Engine)
 
 
 def engine_forms() -> str:
