@@ -4,7 +4,8 @@ Run:
     python -m benchmarks.noise TRACES...     # each a folder with a trace per rank, of marked steps
 
 A kernel is compared with itself: the n-th launch of a name and grid on a stream, step by step, over
-its mean. Calls are launch calls, gaps those between kernels that were launched long before.
+its mean. Calls are launch calls, gaps those between kernels that were launched long before. The
+spread of ln(duration) over all kernels of a step says how unlike each other they are.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import polars as pl
 
 import tracekit
 from tracekit.derive.activity import COMPUTE, activity
+from tracekit.derive.kernel_kinds import COMMUNICATION
 from tracekit.derive.steps import windows
 
 if TYPE_CHECKING:
@@ -56,8 +58,14 @@ def _measured(run: Run) -> list[tuple[str, pl.Series]]:
         [run.scan("launches", rank).filter(role="launch").select("dur_ns") for rank in run.ranks]
     ).collect()
     gaps = pl.concat([_gaps(run, rank) for rank in run.ranks])
+    durations = pl.concat(
+        [run.scan("kernels", rank).filter(pl.col("kind") != COMMUNICATION) for rank in run.ranks]
+    )
+    us = durations.select(pl.col("dur_ns") / 1e3).collect().to_series()
+    spread = us.filter(us > 0).log().std()
     return [
         *found,
+        (f"compute kernel, µs (spread of ln {spread:.2f})", us),
         ("launch call, µs", calls["dur_ns"] / 1e3),
         ("gap between queued kernels, µs", gaps / 1e3),
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from random import Random
 from typing import TYPE_CHECKING
 
 from tracekit.sample_traces.simulator.operations import (
@@ -16,8 +18,6 @@ from tracekit.sample_traces.simulator.operations import (
 )
 
 if TYPE_CHECKING:
-    import random
-
     from tracekit.sample_traces.simulator.job import Job
 
 _PARTS = (
@@ -29,12 +29,12 @@ _PARTS = (
 """Operator, kernel and share of the layer: attention, two matrix products, what lies between."""
 
 
-def layer(job: Job, rank: int, random: random.Random, phase: str, dur_ns: int) -> list[Operation]:
+def layer(job: Job, rank: int, random: Random, phase: str, dur_ns: int) -> list[Operation]:
     """Operations of one layer, forward or backward, that runs for `dur_ns` on a healthy device."""
-    factor = job.faults.compute_factor.get(rank, 1.0) / job.n_pieces
+    factor = job.faults.compute_factor.get(rank, 1.0)
     n_more = job.faults.extra_kernels.get(rank, 0)
     launched: list[tuple[str, Kernel]] = []
-    for operator, name, share in (*_PARTS * job.n_pieces, *(_PARTS[1],) * n_more):
+    for operator, name, share in (*_pieces(job, phase), *(_PARTS[1],) * n_more):
         kernel = Kernel(
             name=name.format(phase),
             dur_ns=job.noise.kernel_ns(random, dur_ns * share * factor),
@@ -53,6 +53,27 @@ def layer(job: Job, rank: int, random: random.Random, phase: str, dur_ns: int) -
             operations.append(HostWork(dur_ns=job.noise.call_ns(random, operator_ns)))
         operations += [kernel, End()]
     return operations
+
+
+@cache
+def _weights(seed: str, n_pieces: int, spread: float) -> tuple[float, ...]:
+    """Shares of the pieces of one operator, log-normal; they add up to 1."""
+    drawn = Random(seed)  # noqa: S311 - a simulation
+    weights = [drawn.lognormvariate(0.0, spread) for _ in range(n_pieces)]
+    return tuple(weight / sum(weights) for weight in weights)
+
+
+def _pieces(job: Job, phase: str) -> list[tuple[str, str, float]]:
+    """Operator, kernel and share of a layer for each of its kernels, in the order of the layer."""
+    weights = [
+        _weights(f"{job.seed} {phase} {part}", job.n_pieces, job.kernel_spread)
+        for part in range(len(_PARTS))
+    ]
+    return [
+        (operator, name, share * weights[part][piece])
+        for piece in range(job.n_pieces)
+        for part, (operator, name, share) in enumerate(_PARTS)
+    ]
 
 
 def _metadata() -> list[Operation]:

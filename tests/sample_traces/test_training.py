@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 
@@ -9,6 +10,7 @@ import pytest
 
 from tracekit.sample_traces.simulator.engine import simulate
 from tracekit.sample_traces.simulator.job import Faults, Job, Loader, groups
+from tracekit.sample_traces.simulator.layers import layer
 from tracekit.sample_traces.simulator.noise import NONE, Noise
 from tracekit.sample_traces.simulator.operations import Begin, Collective, Graph, Kernel
 from tracekit.sample_traces.simulator.recorded import mean_step_ns
@@ -160,3 +162,15 @@ def test_noise_has_the_spread_that_it_is_given():
     assert (short[9], short[89]) == (pytest.approx(0.93, abs=0.01), pytest.approx(1.07, abs=0.01))
     assert short[98] > 1.3  # a heavy tail, as on real devices
     assert NONE.kernel_ns(random.Random(1), 5e3) == 5_000
+
+
+def test_kernels_of_a_layer_are_as_unlike_as_on_real_devices_and_add_up_to_it():
+    job = Job(n_dp=1, n_pieces=32, forward_ns=32_000_000, **QUIET)
+    kernels = [
+        operation.dur_ns
+        for operation in layer(job, 0, random.Random(1), "forward", job.forward_ns)
+        if isinstance(operation, Kernel)
+    ]
+    assert len(kernels) == 4 * 32
+    assert sum(kernels) == pytest.approx(32_000_000, rel=0.001)
+    assert statistics.stdev(math.log(dur_ns) for dur_ns in kernels) == pytest.approx(1.35, abs=0.15)
