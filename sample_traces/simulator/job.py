@@ -61,8 +61,8 @@ class Job:
     Each layer runs `n_pieces` times four kernels, whose nominal durations have a spread of
     `kernel_spread` around those of their operator (of ln; the same on all ranks); with the shares
     of the operators that makes 1.35, as on H100 and A100. With `n_ep` expert ranks a layer sends
-    tokens to experts and back. `loader` null reads in the training thread, for `loader_ns`. A graph launches
-    a whole layer by one call.
+    tokens to experts and back. `loader` null reads in the training thread, for `loader_ns`. A graph
+    launches a whole layer by one call.
     """
 
     n_dp: int = 4
