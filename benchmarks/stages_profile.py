@@ -63,11 +63,9 @@ def _is_ours(path: str) -> bool:
 def staged(traces: Path, folder: Path) -> dict[str, float]:
     """CPU seconds of start, convert, derive, detect and render, in this order."""
     from tracekit import api  # noqa: PLC0415 - its import is the first stage
+    from tracekit.analysis import _derive_rank  # noqa: PLC0415 - the stage as the command runs it
     from tracekit.config import Config  # noqa: PLC0415
     from tracekit.derive.averages import breakdowns  # noqa: PLC0415
-    from tracekit.derive.breakdown import breakdown  # noqa: PLC0415
-    from tracekit.derive.idle import idle  # noqa: PLC0415
-    from tracekit.derive.kernel_totals import kernel_totals  # noqa: PLC0415
     from tracekit.derive.waits import waits  # noqa: PLC0415
     from tracekit.detectors import detectors, findings_of  # noqa: PLC0415
     from tracekit.reports.render import write_report  # noqa: PLC0415
@@ -77,9 +75,7 @@ def staged(traces: Path, folder: Path) -> dict[str, float]:
     at_s.append(time.process_time())
     waits(run)
     for rank in run.ranks:
-        breakdown(run, rank)
-        idle(run, rank)
-        kernel_totals(run, rank)
+        _derive_rank(run, rank)
     breakdowns(run)
     at_s.append(time.process_time())
     for detector in detectors().values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -87,7 +87,7 @@ def convert_run(
     try:
         map_ranks(
             task,
-            found.files,
+            _to_do(found.files, folder, options, tell),
             executor=executor,
             on_done=tell,
             name=lambda file: f"rank {file.rank}",
@@ -151,14 +151,11 @@ def _fits(run: Run | None, found: FoundRun, options: Options) -> bool:
 def _converted(
     collector: Collector, folder: Path, options: Options, file: RankFile
 ) -> Capture | TracekitError:
-    """Convert one rank, unless its tables are there already. Faults of a file come back as values.
+    """Convert one rank. Faults of a file come back as values.
 
     So does what no one foresaw: one odd file among hundreds must not cost the others.
     """
     try:
-        kept = _kept(folder, options, file)
-        if kept is not None:
-            return kept
         capture_path(folder, file.rank).unlink(missing_ok=True)  # its tables are about to change
         capture = collector.convert(file, folder, options)
         if options.is_redacted:
@@ -185,15 +182,31 @@ def _described(error: Exception) -> str:
     return f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}: {line}"
 
 
+def _to_do(
+    files: Sequence[RankFile],
+    folder: Path,
+    options: Options,
+    tell: Callable[[RankFile, Capture], None],
+) -> list[RankFile]:
+    """The files that are to be converted; `tell` hears of the captures that are there already.
+
+    They are looked for here: no worker starts only to find that its rank needs none.
+    """
+    kept = [(file, _kept(folder, options, file)) for file in files]
+    for file, capture in kept:
+        if capture is not None:
+            tell(file, capture)
+    return [file for file, capture in kept if capture is None]
+
+
 def _kept(folder: Path, options: Options, file: RankFile) -> Capture | None:
+    """What is known of a rank that has been converted from this file as it is; else None."""
     path = capture_path(folder, file.rank)
-    if not path.is_file():
-        return None
     try:
+        stat = file.path.stat()
         capture = read_json(path, Capture)
-    except InputError:
+    except (InputError, OSError):
         return None
-    stat = file.path.stat()
     shown = path_text(file.path)
     shown = redaction.alias_path(shown) if options.is_redacted else shown
     identity = SourceIdentity(path=shown, size_bytes=stat.st_size, modified_ns=stat.st_mtime_ns)

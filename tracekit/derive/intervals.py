@@ -115,22 +115,20 @@ def covered_ns(parts: pl.DataFrame, intervals: pl.DataFrame, by: str) -> pl.Seri
         .collect()
     )
 
-    def until(at: str) -> pl.Series:
-        found = (
-            parts.select(by, at_ns=at)
-            .with_row_index("row")
-            .sort("at_ns")
-            .join_asof(
-                spans,
-                left_on="at_ns",
-                right_on="start_ns",
-                by=by,
-                strategy="backward",
-                check_sortedness=False,
-            )
-            .sort("row")
+    edges = pl.concat([parts.select(by, at_ns=edge) for edge in ("start_ns", "end_ns")])
+    found = (
+        edges.with_row_index("row")
+        .sort("at_ns")
+        .join_asof(
+            spans,
+            left_on="at_ns",
+            right_on="start_ns",
+            by=by,
+            strategy="backward",
+            check_sortedness=False,
         )
-        inside = pl.min_horizontal("at_ns", "end_ns") - pl.col("start_ns")
-        return found.select((pl.col("before_ns") + inside).fill_null(0)).to_series()
-
-    return (until("end_ns") - until("start_ns")).alias("covered_ns")
+        .sort("row")
+    )
+    inside = pl.min_horizontal("at_ns", "end_ns") - pl.col("start_ns")
+    until = found.select((pl.col("before_ns") + inside).fill_null(0)).to_series()
+    return (until.slice(parts.height) - until.slice(0, parts.height)).alias("covered_ns")
