@@ -91,6 +91,22 @@ def test_an_unchanged_source_is_not_converted_again(job, tmp_path):
     assert written(tmp_path / "run") == before
 
 
+def test_no_worker_starts_for_ranks_that_are_there(job, tmp_path, monkeypatch):
+    folder = job()
+    api.convert(folder, tmp_path / "run", engine="local:1")
+
+    def refused(*_args, **_kwargs):
+        pytest.fail("a worker would start")
+
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor.submit", refused)
+    seen = []
+    run = api.convert(
+        folder, tmp_path / "run", engine="local:2", on_capture=lambda c: seen.append(c.rank)
+    )
+    assert run.ranks == (0, 1, 2)
+    assert seen == [0, 1, 2]
+
+
 def test_a_changed_file_is_converted_again_and_no_other(job, tmp_path, trace):
     source = job()
     api.convert(source, tmp_path / "run")
