@@ -1,6 +1,7 @@
 """Where HolisticTraceAnalysis 0.6.1 is wrong, ours is not: by the digits of the files themselves.
 
-Its limit of a full queue and its critical path have no counterpart here, and so no test.
+What it says of full queues and the critical path has no counterpart here yet: those tests show by
+our tables why it cannot be right.
 """
 
 from __future__ import annotations
@@ -17,11 +18,16 @@ from tracekit.derive.breakdown import breakdown
 from tracekit.derive.intervals import length_ns
 from tracekit.derive.kernel_totals import kernel_totals
 from tracekit.findings import Status
+from tracekit.sample_traces.simulator.engine import QUEUE
 
 TRACELENS = "AMD-AGI+TraceLens/tests/traces"
 DECODE = (
     "ModelTC+lightllm/test/model/logs/forward_decode_1"
     "/10-116-218-90_3090495.1743406976916608951.pt.trace.json.gz"
+)
+H100 = (
+    "KellerJordan+modded-nanogpt/records/track_1_short/2025-10-31_AdamSyncGradientHook"
+    "/modded-nanogpt-current-gpu-rank-00-chrome-trace.json.gz"
 )
 DEVICE = {"kernel", "gpu_memcpy", "gpu_memset"}
 CALLS = {"cuda_runtime", "cuda_driver"}
@@ -185,3 +191,29 @@ def test_a_rank_holds_its_own_events_alone(hta, golden_of):
         in_file = Counter(event["name"] for event in device_events(hta, golden.run, rank))
         ours = activity(golden.run, rank).select("name").collect()["name"]
         assert Counter(ours) == in_file
+
+
+def test_a_full_queue_holds_1022_launches_so_a_limit_of_1024_is_never_reached(converted):
+    run = converted(H100)
+    overhead = run.scan("other_events", 0).filter(pl.col("name") == "Command Buffer Full")
+    assert overhead.select(pl.len()).collect().item() > 700  # the driver says that it was full
+    launched = activity(run, 0).filter(pl.col("stream") == 7).drop_nulls("launch_end_ns").collect()
+    changes = pl.concat(
+        [
+            launched.select(at_ns="launch_end_ns", by=pl.lit(1)),
+            launched.select(at_ns="end_ns", by=pl.lit(-1)),
+        ]
+    ).sort("at_ns", "by")
+    assert changes["by"].cum_sum().max() == QUEUE == 1_022
+
+
+def test_a_job_whose_device_is_busy_is_not_bound_by_its_host_alone(golden_of):
+    # Without recorded synchronisations HTA's graph has no edge from the device back to the host.
+    golden = golden_of("df_index_resolver")
+    summary = golden.frame("critical_path_summary.rank1").rows_by_key("bound_by", unique=True)
+    assert summary["cpu_bound"] == (100.0,)
+    run = golden.run
+    assert run.n_rows("syncs") == 0
+    parts = whole(run, 1).row(0, named=True)
+    assert parts["idle_ns"] < 0.5 * parts["dur_ns"]
+    assert tracekit.analyze(run, engine="local:1").what_if is None  # and none is claimed
