@@ -56,7 +56,8 @@ def breakdown(run: Run, rank: int) -> pl.LazyFrame:
 
 
 def _breakdown(run: Run, rank: int) -> pl.DataFrame:
-    events = activity(run, rank).collect()
+    columns = ("device", "class", "start_ns", "end_ns", "stream", "correlation")
+    events = activity(run, rank).select(columns).collect()
     if events.is_empty():
         return BREAKDOWN.empty()
     pieces = _pieces(events, waits_of(run, rank).collect())

@@ -48,7 +48,8 @@ def idle(run: Run, rank: int) -> pl.LazyFrame:
 
 
 def _idle(run: Run, rank: int) -> pl.DataFrame:
-    events = activity(run, rank).collect()
+    launch = ("launch_start_ns", "launch_end_ns", "launch_thread")
+    events = activity(run, rank).select("device", "start_ns", "end_ns", "stream", *launch).collect()
     if events.is_empty():
         return IDLE.empty()
     parts = _parts(_with_launch(events))

@@ -102,7 +102,8 @@ def with_step(
 
 
 def _windows(run: Run, rank: int) -> pl.DataFrame:
-    events = activity(run, rank).collect()
+    columns = ("device", "kind", "start_ns", "end_ns", "launch_start_ns")
+    events = activity(run, rank).select(columns).collect()
     if events.is_empty():
         return WINDOWS.empty()
     recorded = marks(run, rank)
