@@ -91,7 +91,7 @@ def test_absolute_paths_leave_the_worker_where_it_is(on_workers, tmp_path, monke
 
 def test_the_allocator_gives_pages_back_as_under_the_command(on_workers, tmp_path):
     value = on_workers(folder=tmp_path).submit(os.getenv, "_RJEM_MALLOC_CONF").result()
-    assert value == "dirty_decay_ms:0,muzzy_decay_ms:0"
+    assert value == "dirty_decay_ms:10,muzzy_decay_ms:10"
 
 
 def test_the_threads_that_somebody_set_stay(on_workers, tmp_path, monkeypatch):
