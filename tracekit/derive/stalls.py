@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from tracekit.derive.activity import activity
 from tracekit.derive.averages import breakdowns
 from tracekit.derive.cached import cached
 from tracekit.derive.host_causes import HOST_SYNC
 from tracekit.derive.host_kinds import host_class
 from tracekit.derive.idle import LATENCY, idle
+from tracekit.derive.kernel_kinds import COMMUNICATION, POINT_TO_POINT
 from tracekit.derive.profiler_cost import profiler_ns
 from tracekit.derive.steps import marks, with_step
+from tracekit.derive.waits import waits
 from tracekit.findings import Range
 from tracekit.schema.table import DEVICE, FLAG, I64, START, TEXT, Column, Table
 
@@ -34,6 +37,9 @@ STALLS = Table(
         START,
         Column("host_ns", I64, "ns", "the host's part"),
         Column("stall_ns", I64, "ns", "the host's part and the launch latency behind it"),
+        Column(
+            "then_ns", I64, "ns", "communication that ends the gap: it may wait as long instead"
+        ),
         Column("profiler_ns", I64, "ns", "part of host_ns that recording may have taken"),
         Column("class", TEXT, "", "what the host did"),
         Column("is_drained", FLAG, "", "a call had waited for the device and drained its queue"),
@@ -81,12 +87,34 @@ def _stalls(run: Run, rank: int) -> pl.DataFrame:
         )
     )
     host_parts = found.select("start_ns", end_ns=pl.col("ends_ns") + 1)
+    found = _with_communication(found, activity(run, rank).collect())
     return (
         _with_host_step(found, marks(run, rank))
         .sort("number")
         .with_columns(profiler_ns=profiler_ns(run, rank, host_parts))
         .select(list(STALLS.schema))
         .sort("device", "start_ns")
+    )
+
+
+def _with_communication(found: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Add `then_ns`, the length of the communication that ends a gap; 0 where other work does."""
+    calls = (
+        events.filter(pl.col("class") == COMMUNICATION)
+        .group_by("device", "start_ns")
+        .agg(then_ns=(pl.col("end_ns") - pl.col("start_ns")).max())
+    )
+    return (
+        found.with_columns(gap_end_ns=pl.col("start_ns") + pl.col("stall_ns"))
+        .join(
+            calls,
+            left_on=["device", "gap_end_ns"],
+            right_on=["device", "start_ns"],
+            how="left",
+            validate="m:1",
+            maintain_order="left",
+        )
+        .with_columns(pl.col("then_ns").fill_null(0))
     )
 
 
@@ -102,28 +130,62 @@ def stalled(run: Run, chosen: pl.Expr) -> pl.DataFrame:
     """What chosen stalls add up to on each compared device, in each averaged step.
 
     Returns:
-        `rank`, `device`, `step`, `dur_ns` (of the step), `wait_ns` (exposed waiting, and exposed
-        communication that could not be split), `host_ns`, `profiler_ns`, `stall_ns`, `n_stalls`; by
-        rank, device and step, 0 where there was none.
+        `rank`, `device`, `step`, `dur_ns` (of the step), `pipeline`, `wait_ns` (what may wait for
+        others all the same: exposed waiting, and exposed communication that could not be split,
+        without messages), `sure_ns` (the host's parts without what recording may have taken, and
+        without what the communication right behind a gap may wait instead), `host_ns`,
+        `profiler_ns`, `stall_ns`, `n_stalls`; by rank, device and step, 0 where there was none.
     """
+    sure_ns = pl.col("host_ns") - pl.col("profiler_ns") - pl.col("then_ns")
+    lengths = ["sure_ns", "host_ns", "profiler_ns", "stall_ns"]
     sums = (
         all_stalls(run, chosen)
+        .with_columns(sure_ns=sure_ns.clip(0))
         .group_by("rank", "device", "step")
-        .agg(pl.col("host_ns", "profiler_ns", "stall_ns").sum(), n_stalls=pl.len().cast(pl.Int64))
+        .agg(pl.col(lengths).sum(), n_stalls=pl.len().cast(pl.Int64))
     )
+    unsplit_ns = pl.col("unsplit_communication_ns") * (1 - pl.col("message_share"))
     return (
         breakdowns(run)
         .filter("is_averaged")
+        .join(_messages(run), on="rank", validate="m:1")
         .select(
             "rank",
             "device",
             "step",
             "dur_ns",
-            wait_ns=pl.col("exposed_waiting_ns") + pl.col("unsplit_communication_ns"),
+            "pipeline",
+            wait_ns=pl.col("exposed_waiting_ns") + unsplit_ns.round().cast(pl.Int64),
         )
         .join(sums, on=["rank", "device", "step"], how="left", validate="1:1")
-        .with_columns(pl.col("host_ns", "profiler_ns", "stall_ns", "n_stalls").fill_null(0))
+        .with_columns(pl.col(*lengths, "n_stalls").fill_null(0))
         .sort("rank", "device", "step")
+    )
+
+
+def _messages(run: Run) -> pl.DataFrame:
+    """What sends and receives are to each rank: `rank`, `message_share`, `pipeline`.
+
+    `message_share` is theirs of the communication that could not be split. A stage of a pipeline
+    waits for a message whose sender waited for its own before: the wait moves with the stage, and
+    hides no stall of it. `pipeline` is the group of most of them, or the rank alone.
+    """
+    is_message = pl.col("operation").is_in(list(POINT_TO_POINT))
+    dur_ns = pl.col("dur_ns")
+    found = (
+        waits(run)
+        .filter(pl.col("wait_ns").is_null())
+        .group_by("rank")
+        .agg(
+            message_share=dur_ns.filter(is_message).sum() / dur_ns.sum(),
+            pipeline=pl.col("group").filter(is_message).drop_nulls().mode().sort().first(),
+        )
+        .collect()
+    )
+    ranks = pl.DataFrame({"rank": list(run.ranks)}, schema={"rank": pl.Int64})
+    return ranks.join(found, on="rank", how="left", validate="1:1").with_columns(
+        pl.col("message_share").fill_null(0.0).fill_nan(0.0),
+        pl.coalesce("pipeline", pl.format("rank {}", "rank")).alias("pipeline"),
     )
 
 
@@ -170,13 +232,20 @@ def removable_ns(rows: pl.DataFrame) -> Range:
     """What a step of the job gains where the stalls of all ranks go (rows of `stalled`).
 
     A stall of a rank costs the job nothing as long as that rank waits for another one all the same.
-    So the gain of a step lies between the greatest stall less the waiting of its own rank and what
-    recording may have taken, and the greatest stall. Mean over steps.
+    So the gain of a step lies between the greatest sure stall less the waiting of its own rank, and
+    the greatest stall, where stalls of the stages of one pipeline may follow each other and add up.
+    Mean over steps.
     """
-    sure_ns = pl.col("host_ns") - pl.col("profiler_ns") - pl.col("wait_ns")
-    in_step = rows.group_by("step").agg(
-        low_ns=sure_ns.clip(0).max(),
-        high_ns=pl.col("stall_ns").max(),
+    in_step = (
+        rows.group_by("step", "pipeline", "rank")
+        .agg(
+            low_ns=(pl.col("sure_ns") - pl.col("wait_ns")).clip(0).max(),
+            high_ns=pl.col("stall_ns").max(),
+        )
+        .group_by("step", "pipeline")
+        .agg(pl.col("low_ns").max(), pl.col("high_ns").sum())
+        .group_by("step")
+        .agg(pl.col("low_ns", "high_ns").max())
     )
     low_ns, high_ns = in_step["low_ns"].mean(), in_step["high_ns"].mean()
     if not isinstance(low_ns, float) or not isinstance(high_ns, float):

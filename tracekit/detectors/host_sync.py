@@ -150,7 +150,7 @@ def _bounded(rows: pl.DataFrame, blocked: pl.DataFrame) -> pl.DataFrame:
         how="left",
         validate="m:1",
     ).with_columns(
-        host_ns=pl.min_horizontal("host_ns", most), stall_ns=pl.min_horizontal("stall_ns", most)
+        sure_ns=pl.min_horizontal("sure_ns", most), stall_ns=pl.min_horizontal("stall_ns", most)
     )
 
 
