@@ -9,6 +9,8 @@ import sys
 import time
 from dataclasses import dataclass
 
+from tracekit.engine import ALLOCATORS
+
 TRACEKIT = [sys.executable, "-m", "tracekit"]
 _PROBE = """
 import json, os, resource, subprocess, sys
@@ -39,7 +41,7 @@ def measured(command: list[str]) -> Measured:
         RuntimeError: it failed; the message holds what it printed.
     """
     # Polars, imported here, leaves the settings of its allocator to processes started from here.
-    environment = {key: value for key, value in os.environ.items() if key != "_RJEM_MALLOC_CONF"}
+    environment = {key: value for key, value in os.environ.items() if key not in ALLOCATORS}
     started_s = time.perf_counter()
     done = subprocess.run(  # noqa: S603 - our own commands
         [sys.executable, "-I", "-S", "-c", _PROBE, *command],

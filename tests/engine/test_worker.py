@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from tracekit.engine import Work, _worker
+from tracekit.engine import ALLOCATORS, Work, _worker
 from tracekit.engine._mapping import InProcess
 from tracekit.engine._worker import OnWorkers, run_task
 from tracekit.errors import InputError, UsageError
@@ -33,7 +33,7 @@ def on_workers():
 @pytest.fixture(autouse=True)
 def this_process_as_a_worker(monkeypatch):
     monkeypatch.setattr(_worker, "SEEN_WITHIN_S", 0.0)
-    for name in ("POLARS_MAX_THREADS", "_RJEM_MALLOC_CONF"):
+    for name in ("POLARS_MAX_THREADS", *ALLOCATORS):
         monkeypatch.setenv(name, "")  # so that it is put back at the end
         monkeypatch.delenv(name)
 
@@ -90,8 +90,8 @@ def test_absolute_paths_leave_the_worker_where_it_is(on_workers, tmp_path, monke
 
 
 def test_the_allocator_gives_pages_back_as_under_the_command(on_workers, tmp_path):
-    value = on_workers(folder=tmp_path).submit(os.getenv, "_RJEM_MALLOC_CONF").result()
-    assert value == "dirty_decay_ms:10,muzzy_decay_ms:10"
+    for variable, value in ALLOCATORS.items():
+        assert on_workers(folder=tmp_path).submit(os.getenv, variable).result() == value
 
 
 def test_the_threads_that_somebody_set_stay(on_workers, tmp_path, monkeypatch):

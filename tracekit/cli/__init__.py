@@ -10,9 +10,10 @@ import click
 from tracekit.cli._group import LazyGroup
 from tracekit.cli._options import Options, common_options, pass_options, set_up_logging
 from tracekit.cli._progress import Advance, progress_bar
-from tracekit.engine import ALLOCATOR
+from tracekit.engine import ALLOCATORS
 
-os.environ.setdefault(*ALLOCATOR)  # the processes it starts inherit it
+for variable, value in ALLOCATORS.items():  # the processes it starts inherit them
+    os.environ.setdefault(variable, value)
 
 __all__ = ["Advance", "Options", "main", "pass_options", "progress_bar"]
 

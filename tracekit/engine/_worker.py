@@ -18,7 +18,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from tracekit.engine import ALLOCATOR
+from tracekit.engine import ALLOCATORS
 from tracekit.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ def run_task(terms: Terms, payload: bytes) -> Any:
     """
     with _one_at_a_time:
         _check(terms)
-        os.environ.setdefault(*ALLOCATOR)
+        for variable, value in ALLOCATORS.items():
+            os.environ.setdefault(variable, value)
         os.environ.setdefault(POLARS_THREADS, str(max(1, n_cores() // terms.n_beside)))
         with chdir(terms.here) if terms.here else nullcontext():
             return pickle.loads(payload)()  # noqa: S301 - from the process that gives the orders
