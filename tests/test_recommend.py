@@ -153,3 +153,11 @@ def test_a_small_part_leaves_the_whole_its_saving():
     findings = (found("whole", saved(20, 50)), found("part", saved(20, 24)))
     by_id = {each.id: each for each in completed(findings, known)}
     assert by_id["whole"].saving.per_step_ns == Range(20, 50)
+
+
+def test_of_two_that_save_about_the_same_the_surer_one_comes_first():
+    known = {"a": detector("a"), "b": detector("b")}
+    vague, sure = found("a", saved(12, 20.3)), found("b", saved(19, 19.8))
+    findings = completed((vague, sure), known)
+    assert [each.id for each in findings] == ["b", "a"]
+    assert headline(findings, 2)[0].startswith("b was found")

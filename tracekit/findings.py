@@ -395,21 +395,33 @@ def read_result(path: Path) -> Result:
 
 
 def ranked(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Found first, by severity, then by saving; then clear, skipped and failed ones, by id."""
+    """Found first, by severity, then by `worth`; then clear, skipped and failed ones, by id."""
     order = {Status.FOUND: 0, Status.FAILED: 1, Status.CLEAR: 2, Status.SKIPPED: 3}
     weight = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2, None: 3}
 
-    def key(finding: Finding) -> tuple[int, int, float, str, str]:
-        high_ns = finding.saving.per_step_ns.high if finding.saving else 0.0
+    def key(finding: Finding) -> tuple[int, int, float, float, str, str]:
+        high_ns, low_ns = worth(finding)
         return (
             order[finding.status],
             weight[finding.severity],
             -high_ns,
+            -low_ns,
             finding.id,
             finding.subject,
         )
 
     return tuple(sorted(findings, key=key))
+
+
+def worth(finding: Finding) -> tuple[float, float]:
+    """What a finding is ranked by: the high end of its saving in two digits, then the low end.
+
+    Of two that save about the same, the surer one says more.
+    """
+    if finding.saving is None:
+        return 0.0, 0.0
+    span = finding.saving.per_step_ns
+    return float(f"{span.high:.2g}"), span.low
 
 
 def with_severity(finding: Finding) -> Finding:

@@ -16,6 +16,7 @@ from tracekit.findings import (
     Status,
     ranked,
     with_severity,
+    worth,
 )
 from tracekit.units import Unit, text
 
@@ -161,10 +162,10 @@ def headline(findings: tuple[Finding, ...], n_checked: int, device: str = "GPU")
         n_checked: How many detectors were asked.
         device: What a second of the saving is a second of: a GPU, or a rank without one.
     """
-    worth = [f for f in findings if f.status is Status.FOUND and f.severity is not Severity.INFO]
-    if not worth:
+    loud = [f for f in findings if f.status is Status.FOUND and f.severity is not Severity.INFO]
+    if not loud:
         return _healthy(findings, n_checked)
-    top = max(worth, key=lambda finding: finding.saving.per_step_ns.high if finding.saving else 0.0)
+    top = max(loud, key=worth)
     return (
         f"{top.title}: {_cause_text(top)}.",
         _saving_text(top.saving, device),

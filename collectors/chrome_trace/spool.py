@@ -101,6 +101,8 @@ class Spool:
             return
         rows = pl.concat(self._pending)
         self._pending = []
+        if rows.is_empty():  # a row group holds at least one row
+            return
         arrow = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
         if self._writer is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)

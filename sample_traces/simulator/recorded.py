@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -42,14 +43,25 @@ def recorded(job: Job, folder: Path, **how: object) -> Steps:
 
 
 def mean_step_ns(events: dict[int, list[Event]]) -> float:
-    """Mean time from one step mark to the next, over ranks, without the first step."""
-    means = []
-    for happened in events.values():
-        starts = sorted(
-            event.start_ns
-            for event in happened
-            if isinstance(event.operation, Begin)
-            and event.operation.name.startswith("ProfilerStep")
-        )
-        means.append((starts[-1] - starts[1]) / (len(starts) - 2))
-    return sum(means) / len(means)
+    """Mean step on the devices, over ranks, without the first step and the last.
+
+    From the first device event that one step launched to that of the next: without a
+    synchronisation marks on the host run ahead of the device.
+    """
+    return sum(_mean_step_ns(happened) for happened in events.values()) / len(events)
+
+
+def _mean_step_ns(happened: list[Event]) -> float:
+    marks = sorted(
+        event.start_ns
+        for event in happened
+        if isinstance(event.operation, Begin) and event.operation.name.startswith("ProfilerStep")
+    )
+    launched_ns = {event.correlation: event.start_ns for event in happened if event.stream is None}
+    firsts: dict[int, int] = {}
+    for event in happened:
+        if event.stream is not None:
+            step = bisect_right(marks, launched_ns[event.correlation]) - 1
+            firsts[step] = min(firsts.get(step, event.start_ns), event.start_ns)
+    starts = [firsts[step] for step in sorted(firsts) if step >= 1]
+    return (starts[-1] - starts[0]) / (len(starts) - 1)

@@ -215,6 +215,14 @@ def test_kernels_without_a_duration_are_dropped_and_counted(trace, kernel, read)
     assert found.checks()["dropped: no duration"] == 3
 
 
+def test_a_trace_whose_kernels_all_lack_their_duration_is_read_for_the_rest(trace, kernel, read):
+    broken = kernel(1)
+    del broken["dur"]
+    found = read(trace([broken]))
+    assert found.names() == []
+    assert found.capture.dropped == {"no duration": 1}
+
+
 def test_instants_of_memory_become_rows(trace, kernel, read):
     event = {
         "ph": "i",

@@ -58,7 +58,7 @@ def test_a_larger_grid_is_more_work_and_no_slower_device(make_run, runs):
 
 def test_the_part_that_differs_most_comes_first(make_run, runs):
     run = make_run(job(runs, lambda rank: [("gemm", 120 if rank == 3 else 100, 64)]))
-    parts = differences_from_peers(run, (3,))
+    parts = differences_from_peers(run, (3,), list(run.ranks))
     assert parts.row(0, named=True) == {
         "part": SLOWER,
         "own_ns": 20_000,
@@ -70,7 +70,7 @@ def test_the_part_that_differs_most_comes_first(make_run, runs):
 
 def test_several_ranks_are_compared_with_all_others(make_run, runs):
     run = make_run(job(runs, lambda rank: [("gemm", 140 if rank > 1 else 100, 64)]))
-    parts = differences_from_peers(run, (2, 3))
+    parts = differences_from_peers(run, (2, 3), list(run.ranks))
     assert parts["part"][0] == SLOWER
     assert parts["extra_ns"][0] == 40_000
 
@@ -114,6 +114,6 @@ def test_a_rank_that_loads_data_after_a_call_that_all_make_differs_in_the_loadin
             trace.op(at + 510, load, "enumerate(DataLoader)#x.__next__")
             trace.kernel(at + 600 + load, 10, launched=at + 590 + load)
     run = make_run(traces)
-    assert differences_from_peers(run, (1,)).row(0)[0] == "input-pipeline"
+    assert differences_from_peers(run, (1,), list(run.ranks)).row(0)[0] == "input-pipeline"
     assert set(idle_by_cause(run, (2, 3)).filter(rank=1)["cause"]) >= {"host-sync"}
     assert "input-pipeline" not in set(idle_by_cause(run, (2, 3))["cause"])

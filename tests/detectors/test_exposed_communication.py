@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+import tracekit
 from tracekit.config import Config
 from tracekit.detectors import detectors, findings_of
-from tracekit.findings import Level, Status
+from tracekit.findings import Level, Severity, Status
+from tracekit.sample_traces.simulator.job import Faults, Job
+from tracekit.sample_traces.simulator.recorded import recorded
 
 
 def finding_of(run, **limits):
@@ -80,3 +85,17 @@ def test_without_collectives_it_is_skipped(make_run, trace):
     found = finding_of(make_run(trace.kernel(0, 10)))
     assert found.status is Status.SKIPPED
     assert "no collectives" in found.why
+
+
+def test_what_a_late_rank_lays_bare_on_the_others_is_not_the_networks_saving(tmp_path):
+    # Reductions of 12 ms hide behind backward, but not once the others have waited 20 ms.
+    job = Job(n_steps=8, gradient_ns=12_000_000)
+    loader_ns = {(1, step): 20_000_000 for step in job.steps}
+    recorded(replace(job, faults=Faults(loader_ns=loader_ns)), tmp_path)
+    result = tracekit.analyze(tmp_path, engine="local:1")
+    (found,) = (each for each in result.findings if each.id == "exposed-communication")
+    assert found.measured.value > 0.15
+    assert found.saving.per_step_ns.low == 0
+    assert {each.severity for each in result.findings if each.status is Status.FOUND} >= {
+        Severity.CRITICAL
+    }

@@ -154,3 +154,14 @@ def test_s23_a_freeze_every_num_workers_steps_is_starvation_with_that_period(tmp
     assert result.headline[0].startswith(top.title)
     others = [found for found in result.findings if found.id != "input-stall"]
     assert {found.severity for found in others} <= {None, Severity.INFO}  # no hang, no network
+
+
+def test_where_no_call_of_the_host_was_recorded_it_is_skipped_and_not_fine(make_run, trace):
+    for step in range(1, 6):
+        trace.step(step, 1_000 * step - 10, 1_000).kernel(1_000 * step, 600)
+    for name in ("input-stall", "host-sync", "launch-bound"):
+        trace.call(0, 1, "cudaGetDevice")
+        (found,) = findings_of(detectors()[name], make_run(trace), Config())
+        assert found.status is Status.SKIPPED
+        assert found.why.startswith("for 34.8 % of the mean step the devices are idle")
+        assert "ProfilerActivity.CPU" in found.why

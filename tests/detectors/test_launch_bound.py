@@ -86,3 +86,8 @@ def test_without_kernels_it_is_skipped(make_run, trace):
     found = finding_of(make_run(trace.op(0, 10)))
     assert found.status is Status.SKIPPED
     assert "no kernels and no launches" in found.why
+
+
+def test_of_two_ranks_the_better_one_tells_a_slow_host_from_a_job(make_run, runs):
+    ranks = {0: launching(runs.Trace(), 40, busy_us=39), 1: launching(runs.Trace(), 40, busy_us=10)}
+    assert finding_of(make_run(ranks)).status is Status.CLEAR

@@ -127,26 +127,49 @@ def _least_gain(
     )
 
 
-def inherited_ns(waits: pl.DataFrame, own: pl.DataFrame, ranks: list[int]) -> float:
-    """How long a culprit's ranks waited in groups in which they are late to nothing themselves.
+def inherited_ns(
+    waits: pl.DataFrame, unsplit: pl.DataFrame, own: pl.DataFrame, ranks: list[int], group: str
+) -> float:
+    """How much longer a culprit waited for other groups than the peers it is compared with.
 
     Whoever waits for a slow peer of one group comes late to the next: that lateness has its origin
     in the first group and is no fault of the rank.
 
     Args:
         waits: calls with a known `wait_ns` of all ranks.
+        unsplit: `rank`, `unsplit_ns`: exposed communication in the steps looked at whose waiting is
+            not known, as messages between stages.
         own: late arrivals of the culprit, by instance.
         ranks: the culprit's ranks.
+        group: the group in which it is late most.
 
     Returns:
-        Waiting from its first late arrival to its last, mean over its ranks.
+        Waiting from its first late arrival to its last, mean over its ranks, less that of the
+        median other member of the group; below 0 where it waited less.
     """
-    elsewhere = waits.filter(
-        pl.col("rank").is_in(ranks)
-        & ~pl.col("group").is_in(own["group"].unique().to_list())
-        & pl.col("start_ns").is_between(own["start_ns"].min(), own["start_ns"].max())
+    inside = waits.filter(
+        pl.col("start_ns").is_between(own["start_ns"].min(), own["start_ns"].max())
     )
-    return float(elsewhere["wait_ns"].sum()) / len(ranks)
+    members = inside.filter(group=group).select("rank").unique()
+    elsewhere = (
+        pl.concat(
+            [
+                inside.filter(pl.col("group") != group).select("rank", waited_ns="wait_ns"),
+                unsplit.select("rank", waited_ns="unsplit_ns"),
+            ]
+        )
+        .group_by("rank")
+        .agg(pl.col("waited_ns").sum())
+    )
+    waited = members.join(elsewhere, on="rank", how="left", validate="1:1").with_columns(
+        pl.col("waited_ns").fill_null(0)
+    )
+    is_own = pl.col("rank").is_in(ranks)
+    both = waited.select(
+        own=pl.col("waited_ns").filter(is_own).mean(),
+        peers=pl.col("waited_ns").filter(~is_own).median(),
+    ).fill_null(0)
+    return float(both["own"][0]) - float(both["peers"][0])
 
 
 def _linked(late: pl.DataFrame) -> list[tuple[int, int]]:

@@ -148,7 +148,7 @@ def stalled(run: Run, chosen: pl.Expr) -> pl.DataFrame:
     return (
         breakdowns(run)
         .filter("is_averaged")
-        .join(_messages(run), on="rank", validate="m:1")
+        .join(messages(run), on="rank", validate="m:1")
         .select(
             "rank",
             "device",
@@ -163,7 +163,7 @@ def stalled(run: Run, chosen: pl.Expr) -> pl.DataFrame:
     )
 
 
-def _messages(run: Run) -> pl.DataFrame:
+def messages(run: Run) -> pl.DataFrame:
     """What sends and receives are to each rank: `rank`, `message_share`, `pipeline`.
 
     `message_share` is theirs of the communication that could not be split. A stage of a pipeline

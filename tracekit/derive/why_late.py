@@ -85,14 +85,22 @@ def cause_of_slowness(run: Run) -> Cause:
     return Cause.SLOW_DEVICE if has_device_events(run) else Cause.SLOW_HOST
 
 
-def differences_from_peers(run: Run, ranks: tuple[int, ...]) -> pl.DataFrame:
-    """The mean step of some ranks (their median) against the median of all others, in ns a step.
+def differences_from_peers(run: Run, ranks: tuple[int, ...], members: list[int]) -> pl.DataFrame:
+    """The mean step of some ranks (their median) against the median of their peers, in ns a step.
+
+    Args:
+        run: the run.
+        ranks: the ranks in question.
+        members: who they are compared with, themselves among them: another stage of a pipeline has
+            other work. Ranks that do not enter the averages are left out.
 
     Returns:
         `part` (same kernels slower, more or bigger kernels, copies, or a cause of idle time),
         `own_ns`, `peer_ns`, `extra_ns` (own − peer), all Float64; extra first.
     """
-    parts = _parts_by_rank(run)
+    averaged = mean_steps(breakdowns(run))["rank"].unique().to_list()
+    chosen = [rank for rank in {*members, *ranks} if rank in averaged]
+    parts = _parts_by_rank(run).filter(pl.col("rank").is_in(chosen))
     is_own = pl.col("rank").is_in(list(ranks))
     own_ns, peer_ns = pl.col("dur_ns").filter(is_own), pl.col("dur_ns").filter(~is_own)
     return (

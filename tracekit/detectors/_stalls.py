@@ -7,19 +7,40 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.activity import has_device_events
+from tracekit.derive.averages import averages, breakdowns, mean_steps
+from tracekit.derive.idle import NOT_RECORDED
 from tracekit.derive.profiler_cost import costly_options
+from tracekit.derive.why_late import idle_by_cause
 from tracekit.findings import Column, Confidence, Evidence, Level
-from tracekit.units import Unit
+from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
     from tracekit.store import Run
 
 N_SHOWN = 16
+MAX_UNSEEN_SHARE = 0.05
+"""Idle time without any call of the host in it: beyond this a check would be blind."""
 NOTHING = "no step holds device activity or host operators"
 ASSUMES = (
     "the host launches in time on all ranks, and nothing else holds the devices up; low end: only "
     "stalls longer than the same rank's waiting for others"
 )
+
+
+def unseen(run: Run) -> str:
+    """Why nothing can be said of the host: most idle time has no call in the traces; else empty."""
+    rows = mean_steps(breakdowns(run))
+    step_ns, idle_ns = float(rows["dur_ns"].sum()), float(rows["idle_ns"].sum())
+    steps = averages(run, breakdowns(run)).steps
+    causes = idle_by_cause(run, steps).filter(cause=NOT_RECORDED)
+    unseen_ns = float(causes["dur_ns"].sum()) / max(len(steps), 1)
+    if unseen_ns < MAX_UNSEEN_SHARE * step_ns or 2 * unseen_ns < idle_ns:
+        return ""
+    return (
+        f"for {text(unseen_ns / step_ns, Unit.SHARE)} of the mean step the devices are idle, and "
+        "the calls that launched what came next are not in the traces. Record with "
+        "ProfilerActivity.CPU as well as CUDA, over whole steps."
+    )
 
 
 def at_fault(ranks: pl.DataFrame, min_share: float) -> tuple[int, ...]:

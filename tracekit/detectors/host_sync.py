@@ -53,6 +53,7 @@ from tracekit.detectors._stalls import (
     calls_table,
     confidence,
     ranks_table,
+    unseen,
 )
 from tracekit.findings import (
     Cause,
@@ -103,6 +104,8 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         "confidence": confidence(run),
     }
     table = ranks_table("Stalls behind blocking calls", ranks)
+    if share < limits.max_step_share and (why := unseen(run)):
+        return (skipped(DETECTOR, why),)
     if share < limits.max_step_share:
         return (finding(DETECTOR, Status.CLEAR, evidence=(table,), **shown),)
     named = at_fault(ranks, limits.max_step_share)

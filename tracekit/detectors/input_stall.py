@@ -48,6 +48,7 @@ from tracekit.detectors._stalls import (
     calls_table,
     confidence,
     ranks_table,
+    unseen,
 )
 from tracekit.findings import (
     Cause,
@@ -98,6 +99,8 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         "limit": Quantity(limits.max_step_share, Unit.SHARE),
         "confidence": confidence(run),
     }
+    if share < limits.max_step_share and (why := unseen(run)):
+        return (skipped(DETECTOR, why),)
     if share < limits.max_step_share:
         table = ranks_table("Input stalls", ranks)
         return (finding(DETECTOR, Status.CLEAR, evidence=(table,), **shown),)

@@ -51,6 +51,7 @@ from tracekit.detectors._stalls import (
     calls_table,
     confidence,
     ranks_table,
+    unseen,
 )
 from tracekit.findings import Cause, Column, Evidence, Finding, Status
 from tracekit.schema import KERNELS, LAUNCHES
@@ -80,13 +81,15 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     if rows.is_empty():
         return (skipped(DETECTOR, f"{NOTHING}. {DETECTOR.how}"),)
     ranks = by_rank(rows)
-    share = number(ranks["share"].median())
+    share = number(ranks["share"].quantile(0.5, "lower"))
     facts = _facts(run)
     shown: dict[str, Any] = {
         "measured": Quantity(share, Unit.SHARE),
         "limit": Quantity(limits.max_step_share, Unit.SHARE),
         "confidence": confidence(run),
     }
+    if share < limits.max_step_share and (why := unseen(run)):
+        return (skipped(DETECTOR, why),)
     if share < limits.max_step_share:
         return (finding(DETECTOR, Status.CLEAR, evidence=(_facts_table(facts),), **shown),)
     gain = removable_ns(rows)

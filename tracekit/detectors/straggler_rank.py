@@ -48,6 +48,7 @@ from tracekit.derive.averages import averages, breakdowns, mean_steps
 from tracekit.derive.culprits import by_instance, inherited_ns, ranked_culprits, with_culprit
 from tracekit.derive.lateness import compared_calls, late_calls
 from tracekit.derive.savings import saving
+from tracekit.derive.stalls import messages
 from tracekit.derive.why_late import cause_of_lateness, differences_from_peers, reason
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
 from tracekit.detectors._straggler_tables import by_rank, differences
@@ -101,6 +102,9 @@ class Limits:
     min_rotating_share: float = limit(
         0.05, Unit.SHARE, "Turns that cost less are the jitter of a healthy run."
     )
+    max_unseen_share: float = limit(
+        0.1, Unit.SHARE, "Beyond it a late rank may hide in calls that are not compared."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +153,22 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     at_fault = [row for row in named.iter_rows(named=True) if not _is_inherited(seen, row)]
     if at_fault:
         return tuple(_found(seen, row) for row in at_fault)
-    return (_turns(seen) or _clear(seen, found),)
+    return (_turns(seen) or _unseen(seen) or _clear(seen, found),)
 
 
 def _is_inherited(seen: _Seen, row: dict[str, Any]) -> bool:
-    """Whether most of a culprit's lateness is waiting for a peer of another group."""
+    """Whether most of a culprit's lateness is waiting for a peer of another group.
+
+    One delay shows in every bucket of a backward pass: of a step, only the latest arrival counts.
+    """
     own = seen.calls.filter(pl.col("culprit") == row["culprit"])
-    waited_ns = inherited_ns(seen.usable, own, row["ranks"])
-    return waited_ns >= seen.limits.max_inherited_share * float(row["late_ns"])
+    n_steps = own["step"].n_unique()
+    unsplit = seen.means.group_by("rank").agg(
+        unsplit_ns=(pl.col("unsplit_communication_ns").sum() * n_steps).round().cast(pl.Int64)
+    )
+    waited_ns = inherited_ns(seen.usable, unsplit, own, row["ranks"], str(row["group"]))
+    late_ns = own.group_by("step").agg(pl.col("late_ns").max())["late_ns"].sum()
+    return waited_ns >= seen.limits.max_inherited_share * float(late_ns)
 
 
 def _waiting_ns(seen: _Seen) -> float:
@@ -180,7 +192,8 @@ def _found(seen: _Seen, row: dict[str, Any]) -> Finding:
     ranks: list[int] = row["ranks"]
     wait_ns = min(row["high_ns"], _waiting_ns(seen))
     high_ns = wait_ns + _uncovered_ns(seen, ranks)
-    parts = differences_from_peers(seen.run, tuple(ranks))
+    members = seen.usable.filter(group=str(row["group"]))["rank"].unique().to_list()
+    parts = differences_from_peers(seen.run, tuple(ranks), members)
     cause, why = _cause(seen.run, parts, wait_ns)
     own = seen.calls.filter(pl.col("culprit") == row["culprit"])
     late_in = seen.usable.join(own.select("instance"), on="instance", how="semi")
@@ -265,7 +278,8 @@ def _turns(seen: _Seen) -> Finding | None:
     if leaders["culprit"].n_unique() < 2 or leaders.height < n_least or len(seen.run.ranks) < 3:
         return None
     low_ns = number((leaders["gain_ns"] - leaders["error_ns"]).sum()) / seen.n_steps
-    high_ns = number(leaders["victim_ns"].sum()) / seen.n_steps
+    wait_ns = number(leaders["victim_ns"].sum()) / seen.n_steps
+    high_ns = wait_ns + _uncovered_in_turns_ns(seen, leaders)
     return finding(
         DETECTOR,
         Status.FOUND,
@@ -274,12 +288,44 @@ def _turns(seen: _Seen) -> Finding | None:
         cause=Cause.UNKNOWN,
         ranks=tuple(ranks.unique().sort()),
         steps=tuple(leaders["step"].unique().sort()),
-        measured=Quantity(min(high_ns / seen.step_ns, 1.0), Unit.SHARE),
+        measured=Quantity(min(wait_ns / seen.step_ns, 1.0), Unit.SHARE),
         limit=Quantity(limits.min_rotating_share, Unit.SHARE),
         confidence=Confidence(Level.LOW, f"another rank leads in each of {leaders.height} steps"),
         saving=saving(low_ns, high_ns, seen.step_ns, seen.means.height, ASSUMES),
         evidence=(by_rank(seen.usable, seen.late),),
     )
+
+
+def _uncovered_in_turns_ns(seen: _Seen, leaders: pl.DataFrame) -> float:
+    """Transfers a step that lie bare on others and under compute on the rank that leads it."""
+    transfers = (
+        breakdowns(seen.run)
+        .filter("is_averaged")
+        .select("rank", "step", "exposed_transfer_ns")
+        .join(leaders.select("step", "culprit").unique("step"), on="step", validate="m:1")
+    )
+    is_leader = pl.col("rank") == pl.col("culprit")
+    transfer_ns = pl.col("exposed_transfer_ns")
+    bare = transfers.group_by("step").agg(
+        bare_ns=transfer_ns.filter(~is_leader).median() - transfer_ns.filter(is_leader).median()
+    )
+    return number(bare["bare_ns"].clip(0).sum()) / seen.n_steps
+
+
+def _unseen(seen: _Seen) -> Finding | None:
+    """Skipped, where much of the step is communication in which nothing tells who was late."""
+    unsplit_ns = pl.col("unsplit_communication_ns") * (1 - pl.col("message_share"))
+    means = seen.means.join(messages(seen.run), on="rank", validate="m:1")
+    share = number(means.select(unsplit_ns.mean()).item()) / seen.step_ns
+    if share < seen.limits.max_unseen_share:
+        return None
+    why = (
+        f"{text(share, Unit.SHARE)} of the mean step is exposed communication whose waiting cannot "
+        "be told from its transfer: calls without metadata or without all their members; those "
+        "that can be compared show nobody late. Record all ranks, with a torch that writes "
+        "collective metadata."
+    )
+    return skipped(DETECTOR, why)
 
 
 def _clear(seen: _Seen, found: pl.DataFrame) -> Finding:
