@@ -103,7 +103,8 @@ def _link_checks(events: pl.DataFrame, calls: pl.DataFrame, slack_ns: int) -> It
     """Device events without a launch, launches without a device event, effects before causes."""
     named = calls.drop_nulls("correlation")
     first = named.group_by("correlation").agg(pl.col("start_ns").min())
-    linked = events.join(first, on="correlation", how="inner", suffix="_call")
+    known = events.select("correlation", "start_ns")  # a join copies all columns it is given
+    linked = known.join(first, on="correlation", how="inner", suffix="_call")
     share = linked.height / events.height
     if share < MIN_LINKED_SHARE:
         yield Check(
@@ -113,8 +114,8 @@ def _link_checks(events: pl.DataFrame, calls: pl.DataFrame, slack_ns: int) -> It
             detail=f"{100 * (1 - share):.1f} % of the device events were launched before the "
             "capture or by calls it does not hold; they count in the step in which they start",
         )
-    launches = named.filter("is_launch")
-    lost = launches.join(events, on="correlation", how="anti")
+    launches = named.filter("is_launch").select("correlation")
+    lost = launches.join(known, on="correlation", how="anti")
     if lost.height > (1 - MIN_LINKED_SHARE) * launches.height:
         yield Check(
             check="launches without a device event",
@@ -160,7 +161,7 @@ def _event_checks(
             "the profiler writes 'unknown' for a name with other than ASCII characters",
         ),
     ):
-        count = ordered.filter(where).height
+        count = int(ordered.select(where.sum()).item() or 0)
         if count:
             yield Check(check=check, severity=INFO, count=count, detail=detail)
 
