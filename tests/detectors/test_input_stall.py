@@ -141,6 +141,14 @@ def test_where_the_training_thread_stands_for_the_device_it_says_so(make_run, tr
     assert "training thread stands for the device" in found.confidence.reason
 
 
+def test_a_rank_that_stalls_for_much_less_than_the_worst_is_not_at_fault(make_run, runs):
+    # 2.6 % of a step are worth a note on their own, beside one rank's 20 % they are not the cause
+    run = make_run({0: fed(runs.Trace(), [250] * 6), 1: fed(runs.Trace(), [2_000] * 6)})
+    found = finding_of(run)
+    assert found.ranks == (1,)
+    assert found.title == "The device of rank 1 waits for input in every step"
+
+
 def test_without_any_activity_it_is_skipped(make_run, trace):
     assert finding_of(make_run(trace)).status is Status.SKIPPED
 

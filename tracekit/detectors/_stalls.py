@@ -44,8 +44,16 @@ def unseen(run: Run) -> str:
 
 
 def at_fault(ranks: pl.DataFrame, min_share: float) -> tuple[int, ...]:
-    """Ranks stalled for at least a share of their step (rows of `by_rank`), sorted."""
-    return tuple(sorted(ranks.filter(pl.col("share") >= min_share)["rank"].unique().to_list()))
+    """Ranks stalled for a share of their step, and half as long as the worst one, sorted.
+
+    Args:
+        ranks: rows of `by_rank`.
+        min_share: the least share of a step that counts.
+    """
+    is_at_fault = (pl.col("share") >= min_share) & (
+        2 * pl.col("stall_ns") >= pl.col("stall_ns").max()
+    )
+    return tuple(sorted(ranks.filter(is_at_fault)["rank"].unique().to_list()))
 
 
 def confidence(run: Run) -> Confidence:
