@@ -1,8 +1,8 @@
-"""What detectors of host stalls share: their tables of evidence, and how sure they are."""
+"""What detectors of host stalls share: what they show, how sure they are, and when all is well."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -11,8 +11,9 @@ from tracekit.derive.averages import averages, breakdowns, mean_steps
 from tracekit.derive.idle import NOT_RECORDED
 from tracekit.derive.profiler_cost import costly_options
 from tracekit.derive.why_late import idle_by_cause
-from tracekit.findings import Column, Confidence, Evidence, Level
-from tracekit.units import Unit, text
+from tracekit.detectors import Detector, finding, skipped
+from tracekit.findings import Column, Confidence, Evidence, Finding, Level, Status
+from tracekit.units import Quantity, Unit, text
 
 if TYPE_CHECKING:
     from tracekit.store import Run
@@ -27,7 +28,26 @@ ASSUMES = (
 )
 
 
-def unseen(run: Run) -> str:
+def shown_of(run: Run, share: float, max_share: float) -> dict[str, Any]:
+    """What a finding shows of a share of the step, found or not: value, limit, confidence."""
+    return {
+        "measured": Quantity(share, Unit.SHARE),
+        "limit": Quantity(max_share, Unit.SHARE),
+        "confidence": confidence(run),
+    }
+
+
+def not_found(
+    detector: Detector, run: Run, shown: dict[str, Any], evidence: Evidence
+) -> tuple[Finding, ...]:
+    """Within the limit: clear, or skipped where the traces do not show what the host did."""
+    why = _unseen(run)
+    if why:
+        return (skipped(detector, why),)
+    return (finding(detector, Status.CLEAR, evidence=(evidence,), **shown),)
+
+
+def _unseen(run: Run) -> str:
     """Why nothing can be said of the host: most idle time has no call in the traces; else empty."""
     rows = mean_steps(breakdowns(run))
     step_ns, idle_ns = float(rows["dur_ns"].sum()), float(rows["idle_ns"].sum())

@@ -34,7 +34,7 @@ References:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -51,9 +51,9 @@ from tracekit.detectors._stalls import (
     NOTHING,
     at_fault,
     calls_table,
-    confidence,
+    not_found,
     ranks_table,
-    unseen,
+    shown_of,
 )
 from tracekit.findings import (
     Cause,
@@ -66,7 +66,7 @@ from tracekit.findings import (
     Status,
 )
 from tracekit.schema import LAUNCHES
-from tracekit.units import Quantity, Unit, limit, text
+from tracekit.units import Unit, limit, text
 
 if TYPE_CHECKING:
     from tracekit.store import Run
@@ -98,24 +98,16 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         return (skipped(DETECTOR, f"{NOTHING}. {DETECTOR.how}"),)
     ranks = by_rank(rows)
     share = number(ranks["share"].max())
-    shown: dict[str, Any] = {
-        "measured": Quantity(share, Unit.SHARE),
-        "limit": Quantity(limits.max_step_share, Unit.SHARE),
-        "confidence": confidence(run),
-    }
+    shown = shown_of(run, share, limits.max_step_share)
     table = ranks_table("Stalls behind blocking calls", ranks)
-    if share < limits.max_step_share and (why := unseen(run)):
-        return (skipped(DETECTOR, why),)
     if share < limits.max_step_share:
-        return (finding(DETECTOR, Status.CLEAR, evidence=(table,), **shown),)
+        return not_found(DETECTOR, run, shown, table)
     named = at_fault(ranks, limits.max_step_share)
     calls = by_call(run, _IS_DRAINED)
     blocked = averaged(run, blocking_calls)
     gain = removable_ns(_bounded(rows, blocked))
-    n_stalls, n_reads = (
-        number(ranks["n_stalls"][0]),
-        number(averaged(run, host_work)["n_small_reads"].mean()),
-    )
+    n_stalls = number(ranks["n_stalls"][0])
+    n_reads = number(averaged(run, host_work)["n_small_reads"].mean())
     is_metadata = n_reads >= max(MIN_READS, n_stalls / 2)
     reads = f" to read {n_reads:,.0f} small values a step" if is_metadata else ""
     return (

@@ -30,7 +30,7 @@ References:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -46,9 +46,9 @@ from tracekit.detectors._stalls import (
     NOTHING,
     at_fault,
     calls_table,
-    confidence,
+    not_found,
     ranks_table,
-    unseen,
+    shown_of,
 )
 from tracekit.findings import (
     Cause,
@@ -60,7 +60,7 @@ from tracekit.findings import (
     Recommendation,
     Status,
 )
-from tracekit.units import Quantity, Unit, limit, text
+from tracekit.units import Unit, limit, text
 
 if TYPE_CHECKING:
     from tracekit.store import Run
@@ -94,16 +94,9 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         return (skipped(DETECTOR, f"{NOTHING}. {DETECTOR.how}"),)
     ranks = by_rank(rows)
     share = number(ranks["share"].max())
-    shown: dict[str, Any] = {
-        "measured": Quantity(share, Unit.SHARE),
-        "limit": Quantity(limits.max_step_share, Unit.SHARE),
-        "confidence": confidence(run),
-    }
-    if share < limits.max_step_share and (why := unseen(run)):
-        return (skipped(DETECTOR, why),)
+    shown = shown_of(run, share, limits.max_step_share)
     if share < limits.max_step_share:
-        table = ranks_table("Input stalls", ranks)
-        return (finding(DETECTOR, Status.CLEAR, evidence=(table,), **shown),)
+        return not_found(DETECTOR, run, shown, ranks_table("Input stalls", ranks))
     named = at_fault(ranks, limits.max_step_share)
     worst = int(ranks["rank"][0])
     by_step = _by_step(run, worst, chosen)

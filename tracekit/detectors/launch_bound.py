@@ -32,7 +32,7 @@ References:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -49,13 +49,13 @@ from tracekit.detectors._stalls import (
     NOTHING,
     at_fault,
     calls_table,
-    confidence,
+    not_found,
     ranks_table,
-    unseen,
+    shown_of,
 )
 from tracekit.findings import Cause, Column, Evidence, Finding, Status
 from tracekit.schema import KERNELS, LAUNCHES
-from tracekit.units import Quantity, Unit, limit, text
+from tracekit.units import Unit, limit, text
 
 if TYPE_CHECKING:
     from tracekit.store import Run
@@ -83,15 +83,9 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     ranks = by_rank(rows)
     share = number(ranks["share"].quantile(0.5, "lower"))
     facts = _facts(run)
-    shown: dict[str, Any] = {
-        "measured": Quantity(share, Unit.SHARE),
-        "limit": Quantity(limits.max_step_share, Unit.SHARE),
-        "confidence": confidence(run),
-    }
-    if share < limits.max_step_share and (why := unseen(run)):
-        return (skipped(DETECTOR, why),)
+    shown = shown_of(run, share, limits.max_step_share)
     if share < limits.max_step_share:
-        return (finding(DETECTOR, Status.CLEAR, evidence=(_facts_table(facts),), **shown),)
+        return not_found(DETECTOR, run, shown, _facts_table(facts))
     gain = removable_ns(rows)
     step_ns = number(ranks["step_ns"].mean())
     per_s, median_ns = number(facts["kernels_per_s"].median()), number(facts["median_ns"].median())

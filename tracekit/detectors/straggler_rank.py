@@ -16,7 +16,8 @@ Threshold:
     Named when measured is at least `min_step_share`, the caused share at least `min_caused_share`
     (and 1.5 / ranks), r is late in at least `min_instances` instances and, over them, later than
     their error, and it leads in at least `min_steps_share` of the averaged steps. A rank that
-    waited in other groups for `max_inherited_share` of its lateness inherited it and is not named.
+    waited elsewhere, messages included, longer than its peers by `max_inherited_share` of its
+    lateness inherited it and is not named.
     Where another rank causes most of the waiting in each of at least three steps, one finding says
     so; waiting that spreads over all ranks is jitter and names nobody.
 
