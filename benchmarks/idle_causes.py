@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 import tracekit
-from tracekit.derive.averages import averages, breakdowns, mean_steps
+from tracekit.derive.averages import averages, mean_steps
 from tracekit.derive.why_late import idle_by_cause
 
 CAUSES = ("launch latency", "launch-overhead", "host-other", "host-sync", "input-pipeline")
@@ -33,10 +33,9 @@ def main() -> None:
 
 def _row(path: Path, temporary: Path) -> str:
     run = tracekit.convert(path, temporary / "run")
-    rows = breakdowns(run)
-    means, steps = mean_steps(rows), averages(run, rows).steps
+    means, steps = mean_steps(run), averages(run).steps
     total_ns = means.select(pl.col("dur_ns").sum()).item() * len(steps)
-    by_cause = idle_by_cause(run, steps).group_by("cause").agg(pl.col("dur_ns").sum())
+    by_cause = idle_by_cause(run).group_by("cause").agg(pl.col("dur_ns").sum())
     shares = {cause: dur_ns / total_ns for cause, dur_ns in by_cause.rows()}
     step_ms = means.select(pl.col("dur_ns").mean()).item() / 1e6
     cells = [f"{100 * shares.get(cause, 0):.1f} %" for cause in CAUSES]

@@ -75,8 +75,8 @@ def analysed(
         on_done=(lambda rank, _: on_rank(rank)) if on_rank else None,
     )
     rows = breakdowns(run)
-    chosen = averages(run, rows)
-    means = mean_steps(rows)
+    chosen = averages(run)
+    means = mean_steps(run)
     derived_s = time.perf_counter()
     known = detectors()
     found = tuple(f for each in known.values() for f in findings_of(each, run, config))

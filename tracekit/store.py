@@ -101,13 +101,17 @@ class Run:
     """A readable run: its folder and manifest; `steps` [a, b) limits what enters the averages.
 
     `identity` tells the sources of one run from those of another: it is made once, since every
-    derived table of every rank asks for it.
+    derived table of every rank asks for it. `answers` is where `derive` remembers what it has been
+    asked about this very run; `replace` begins with none.
     """
 
     folder: Path
     manifest: Manifest
     steps: tuple[int, int] | None = None
     identity: str = field(init=False, compare=False, repr=False)
+    answers: dict[tuple[Any, ...], Any] = field(
+        init=False, compare=False, repr=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         """Digest what the captures were read from and by which code."""

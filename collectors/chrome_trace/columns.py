@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from functools import cache
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from tracekit.collectors.chrome_trace.events import NO_RAW
+from tracekit.collectors.chrome_trace.names import copy_kind, host_memory, role_of
 from tracekit.collectors.chrome_trace.timestamps import ns
+from tracekit.collectors.chrome_trace.values import (
+    EXTERNAL_IDS,
+    first_of,
+    listed,
+    place,
+    product,
+    row_number,
+    row_numbers,
+    texts,
+)
 from tracekit.derive.kernel_kinds import kind_of
 from tracekit.schema import (
     ANNOTATIONS,
@@ -29,8 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tracekit.collectors.chrome_trace.events import Event
-
-MAX_SHAPES_LENGTH = 64 << 10
 
 CATEGORIES: dict[str, str] = {
     **dict.fromkeys(("cpu_op", "Operator"), "cpu_ops"),
@@ -57,26 +63,6 @@ CATEGORIES: dict[str, str] = {
 }
 """Table of a category of complete events; categories of 2020 are spelled as today's."""
 
-_ROLES = tuple(
-    (role, re.compile(pattern, re.IGNORECASE))
-    for role, pattern in (
-        ("graph-launch", r"GraphLaunch"),
-        ("stream-wait", r"StreamWaitEvent"),
-        ("sync", r"Synchronize|EventQuery|StreamQuery|zeEventHostSync|urEventWait"),
-        ("event-record", r"EventRecord"),
-        ("copy", r"Memcpy|Memset|MemcpyDtoH|urEnqueueUSM"),
-        (
-            "allocation",
-            r"Malloc|Free(?!Async)|HostAlloc|HostRegister|MemCreate|MemMap|MemRelease|Mem(?:Alloc|Free)",
-        ),
-        ("module-load", r"ModuleLoad|LibraryLoad|ModuleGetFunction|LinkAdd"),
-        ("launch", r"Launch|runFunction|Enqueue|ExtModule"),
-    )
-)
-_COPY_KINDS = re.compile(
-    r"(HtoD|DtoH|DtoD|HtoH|PtoP|P2P|AtoD|DtoA|HOST_TO_DEVICE|DEVICE_TO_HOST)", re.IGNORECASE
-)
-
 
 def frame(table: Table, columns: dict[str, Any]) -> pl.DataFrame:
     """Columns of one table as a frame; values of another type become null, absent columns too."""
@@ -97,11 +83,6 @@ def _series(name: str, values: Any, dtype: pl.DataType, n_rows: int) -> pl.Serie
     return pl.Series(name, values, dtype=dtype, strict=False)
 
 
-def listed(name: str, things: Sequence[object]) -> list[Any]:
-    """One attribute of each thing."""
-    return list(map(attrgetter(name), things))
-
-
 def times(events: Sequence[Event], shift_ns: int) -> dict[str, pl.Series]:
     """Start and duration in ns since the run's epoch; null where the event has no number."""
     return {
@@ -118,17 +99,12 @@ def cpu_op_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
         times(events, shift_ns)
         | {
             "name": listed("name", events),
-            "thread": [number(event.tid) for event in events],
-            "external_id": external_ids(args),
+            "thread": row_numbers(listed("tid", events)),
+            "external_id": first_of(args, *EXTERNAL_IDS),
             "sequence": listed("sequence", args),
             "forward_thread": listed("forward_thread", args),
-            "shapes": [
-                today or legacy
-                for today, legacy in zip(
-                    _texts("shapes", args), _texts("legacy_shapes", args), strict=True
-                )
-            ],
-            "dtypes": _texts("dtypes", args),
+            "shapes": texts(first_of(args, "shapes", "legacy_shapes", missing=NO_RAW)),
+            "dtypes": texts(listed("dtypes", args)),
             "module": listed("module", args),
         },
     )
@@ -137,16 +113,16 @@ def cpu_op_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
 def annotation_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
     """User annotations; those of category gpu_user_annotation lie on a device."""
     on_device = [event.cat == "gpu_user_annotation" for event in events]
-    numbers = [number(event.tid) for event in events]
+    rows = row_numbers(listed("tid", events))
     return frame(
         ANNOTATIONS,
         times(events, shift_ns)
         | {
             "name": listed("name", events),
-            "thread": [None if gpu else tid for gpu, tid in zip(on_device, numbers, strict=True)],
-            "stream": [tid if gpu else None for gpu, tid in zip(on_device, numbers, strict=True)],
+            "thread": [None if gpu else tid for gpu, tid in zip(on_device, rows, strict=True)],
+            "stream": [tid if gpu else None for gpu, tid in zip(on_device, rows, strict=True)],
             "device": [
-                number(event.pid) if gpu else None
+                row_number(event.pid) if gpu else None
                 for gpu, event in zip(on_device, events, strict=True)
             ],
         },
@@ -165,8 +141,8 @@ def kernel_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
             "name": names,
             "kind": list(map(kind_of, names)),
             "graph_id": listed("graph_id", args),
-            "grid_blocks": [_product(arg.grid) for arg in args],
-            "block_threads": [_product(arg.block) for arg in args],
+            "grid_blocks": list(map(product, listed("grid", args))),
+            "block_threads": list(map(product, listed("block", args))),
             "registers_per_thread": listed("registers_per_thread", args),
             "shared_memory_bytes": listed("shared_memory_bytes", args),
             "blocks_per_sm": listed("blocks_per_sm", args),
@@ -188,13 +164,11 @@ def copy_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
         | {
             "name": listed("name", events),
             "kind": [
-                _copy_kind(event.name, str(arg.direction or ""))
+                copy_kind(event.name, str(arg.direction or ""))
                 for event, arg in zip(events, args, strict=True)
             ],
-            "host_memory": [_host_memory(event.name) for event in events],
-            "size_bytes": [
-                arg.mtia_size if arg.size_bytes is None else arg.size_bytes for arg in args
-            ],
+            "host_memory": [host_memory(event.name) for event in events],
+            "size_bytes": first_of(args, "size_bytes", "mtia_size"),
             "graph_id": listed("graph_id", args),
         },
     )
@@ -209,9 +183,9 @@ def launch_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
         times(events, shift_ns)
         | {
             "name": names,
-            "thread": [number(event.tid) for event in events],
+            "thread": row_numbers(listed("tid", events)),
             "correlation": listed("correlation", args),
-            "external_id": external_ids(args),
+            "external_id": first_of(args, *EXTERNAL_IDS),
             "role": list(map(role_of, names)),
         },
     )
@@ -228,9 +202,7 @@ def sync_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
             "device": listed("device", args),
             "stream": listed("stream", args),
             "correlation": listed("correlation", args),
-            "event_id": [
-                arg.event_id if arg.wait_on_event is None else arg.wait_on_event for arg in args
-            ],
+            "event_id": first_of(args, "wait_on_event", "event_id"),
             "wait_on_stream": listed("wait_on_stream", args),
             "wait_on_correlation": listed("wait_on_correlation", args),
             "source": ["recorded"] * len(events),
@@ -246,7 +218,7 @@ def python_frame_rows(events: Sequence[Event], shift_ns: int) -> pl.DataFrame:
         times(events, shift_ns)
         | {
             "name": listed("name", events),
-            "thread": [number(event.tid) for event in events],
+            "thread": row_numbers(listed("tid", events)),
             "python_id": listed("python_id", args),
             "parent_id": listed("python_parent_id", args),
         },
@@ -292,77 +264,3 @@ BUILDERS: dict[str, Callable[[Sequence[Event], int], pl.DataFrame]] = {
     "memory": memory_rows,
     "other_events": other_event_rows,
 }
-
-
-@cache
-def role_of(name: str) -> str:
-    """What a runtime or driver call does, from its name."""
-    return next((role for role, pattern in _ROLES if pattern.search(name)), "other")
-
-
-def external_ids(args: Sequence[Any]) -> list[Any]:
-    """External id under today's key or that of 2020."""
-    return [arg.legacy_external_id if arg.external_id is None else arg.external_id for arg in args]
-
-
-def place(events: Sequence[Event], args: Sequence[Any]) -> dict[str, list[Any]]:
-    """Device, stream, correlation, external id of GPU rows; the row's place where args lack it."""
-    return {
-        "device": [
-            number(event.pid) if arg.device is None else number(arg.device)
-            for event, arg in zip(events, args, strict=True)
-        ],
-        "stream": [
-            number(event.tid) if arg.stream is None else number(arg.stream)
-            for event, arg in zip(events, args, strict=True)
-        ],
-        "correlation": listed("correlation", args),
-        "external_id": external_ids(args),
-    }
-
-
-def number(value: object) -> int | None:
-    """A row's place as a number: today an integer, in old files "stream 7" or "123 (python)"."""
-    if type(value) is int:
-        return value
-    digits = re.search(r"\d+", str(value)) if value is not None else None
-    return int(digits.group()) if digits else None
-
-
-def _texts(name: str, args: Sequence[Any]) -> list[str | None]:
-    """The JSON of one argument of each event, as text; null where it is missing or too long."""
-    return [
-        None
-        if raw is NO_RAW or not 0 < len(text := str(raw, "utf-8", "replace")) <= MAX_SHAPES_LENGTH
-        else text
-        for raw in listed(name, args)
-    ]
-
-
-def _product(shape: object) -> int | None:
-    if not isinstance(shape, list) or not shape:
-        return None
-    product = 1
-    for size in shape:
-        if not isinstance(size, int):
-            return None
-        product *= size
-    return product
-
-
-@cache
-def _copy_kind(name: str, direction: str) -> str | None:
-    if "memset" in name.lower() or "fillBuffer" in name:
-        return "memset"
-    match = _COPY_KINDS.search(f"{name} {direction}")
-    if not match:
-        return None
-    kind = match.group().lower()
-    longer = {"host_to_device": "HtoD", "device_to_host": "DtoH", "ptop": "P2P", "p2p": "P2P"}
-    return longer.get(kind, kind[0].upper() + "to" + kind[-1].upper())
-
-
-@cache
-def _host_memory(name: str) -> str | None:
-    lower = name.lower()
-    return "pageable" if "pageable" in lower else "pinned" if "pinned" in lower else None

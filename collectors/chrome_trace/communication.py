@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from tracekit.collectors.chrome_trace.columns import frame, listed, number, place, times
+from tracekit.collectors.chrome_trace.columns import frame, times
 from tracekit.collectors.chrome_trace.heading import Group, members, numbers
+from tracekit.collectors.chrome_trace.values import listed, place, row_numbers
 from tracekit.derive.kernel_kinds import COMMUNICATION, kind_of, operation_of
 from tracekit.schema import COLLECTIVES
 from tracekit.schema.table import I64, TEXT, Column, Table
@@ -75,14 +76,16 @@ def rows(table: str, events: Sequence[Event], shift_ns: int) -> pl.DataFrame | N
     else:
         named = {name for name in names if name == RECORD or name.startswith(_PREFIXES)}
     found = [
-        event for event in events if event.name in named and event.cat != "gpu_user_annotation"
+        event
+        for event in (events if named else ())
+        if event.name in named and event.cat != "gpu_user_annotation"
     ]
     if not found:
         return None
     if source == "kernel":
         where = place(found, listed("args", found))
     else:
-        where = {"thread": [number(event.tid) for event in found]}
+        where = {"thread": row_numbers(listed("tid", found))}
     columns = times(found, shift_ns) | where | _metadata(found)
     return frame(
         CALLS,

@@ -86,7 +86,7 @@ _ARGS = {
 }
 """Fields of `args` and their keys, about in the order in which they are written: a key is looked
 for from the one before it on, so another order takes a seventh longer."""
-_RAW_ARGS = {"dtypes", "shapes", "legacy_shapes"}
+_RAW_ARGS = {"dtypes", "shapes", "legacy_shapes", "grid", "block"}
 """Kept as the JSON they are."""
 
 Args: Any = msgspec.defstruct(

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from tracekit.collectors.chrome_trace import communication
-from tracekit.collectors.chrome_trace.columns import BUILDERS, CATEGORIES, listed
+from tracekit.collectors.chrome_trace.columns import BUILDERS, CATEGORIES
 from tracekit.collectors.chrome_trace.marks import step_like
 from tracekit.collectors.chrome_trace.spool import Spool
 from tracekit.schema import TABLES
 from tracekit.store import rank_path
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tracekit.collectors.chrome_trace.events import Event
@@ -78,22 +79,43 @@ def collected(folder: Path, rank: int) -> Collected:
 
 def grouped(events: Sequence[Event], counts: Counter[str]) -> dict[str, list[Event]]:
     """Events by the table that holds them; metadata, flows, counters and marks belong to none."""
+    by_category: defaultdict[str, list[Event]] = defaultdict(list)
+    instants: list[Event] = []
+    for event in events:
+        if event.ph == "X":
+            by_category[event.cat].append(event)
+        elif event.ph == "i":
+            instants.append(event)
     groups: defaultdict[str, list[Event]] = defaultdict(list)
-    whole = [event for event in events if event.ph == "X"]
-    categories = listed("cat", whole)
-    counts.update(categories)
-    for event, category in zip(whole, categories, strict=True):
-        table = CATEGORIES.get(category)
-        if table is None:
-            table = "windows" if category == "Trace" else "other_events"
-        elif table == "cpu_ops":
-            if event.name.startswith("ProfilerStep#"):
-                table = "annotations"
-        elif category == "mtia_ccp_events" and event.name == "dma_request":
-            table = "copies"
-        groups[table].append(event)
-    memory = [event for event in events if event.ph == "i" and event.name == "[memory]"]
-    return groups | {"memory": memory} if memory else groups
+    for category, found in by_category.items():
+        counts[category] += len(found)
+        for table, chosen in _by_table(category, found):
+            groups[table] += chosen
+    groups["memory"] = [event for event in instants if event.name == "[memory]"]
+    return {table: chosen for table, chosen in groups.items() if chosen}
+
+
+def _by_table(category: str, events: list[Event]) -> Iterator[tuple[str, list[Event]]]:
+    """Events of one category, by table: some are told by their names."""
+    table = CATEGORIES.get(category, "windows" if category == "Trace" else "other_events")
+    if table == "cpu_ops":
+        other, is_other = "annotations", _is_mark
+    elif category == "mtia_ccp_events":
+        other, is_other = "copies", _is_dma
+    else:
+        yield table, events
+        return
+    others = list(filter(is_other, events))
+    yield other, others
+    yield table, list(filterfalse(is_other, events)) if others else events
+
+
+def _is_mark(event: Event) -> bool:
+    return event.name.startswith("ProfilerStep#")
+
+
+def _is_dma(event: Event) -> bool:
+    return event.name == "dma_request"
 
 
 def complete(rows: pl.DataFrame, clock: Clock, dropped: Counter[str]) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracekit.derive.averages import averages, breakdowns, mean_steps
+from tracekit.derive.averages import averages, mean_steps
 from tracekit.errors import UsageError
 
 
@@ -18,7 +18,7 @@ def fill(trace, steps, *, busy=50, device=0, is_marked=True):
 
 
 def chosen(run):
-    return averages(run, breakdowns(run))
+    return averages(run)
 
 
 def test_the_first_and_the_cut_step_are_left_out(make_run, trace):
@@ -63,7 +63,7 @@ def test_a_rank_without_marks_is_left_out_and_named(make_run, runs):
     found = chosen(run)
     assert found.steps == (2, 3)
     assert found.why.endswith("rank 2")
-    assert mean_steps(breakdowns(run))["rank"].to_list() == [0, 1]
+    assert mean_steps(run)["rank"].to_list() == [0, 1]
 
 
 def test_a_device_that_hardly_ran_is_no_idle_device(make_run, trace):
@@ -71,14 +71,14 @@ def test_a_device_that_hardly_ran_is_no_idle_device(make_run, trace):
     trace.kernel(210, 1, launched=205, device=1)  # another's device: 1 µs against 200
     run = make_run(trace)
     assert chosen(run).steps == (2, 3)
-    assert mean_steps(breakdowns(run))["device"].to_list() == [0]
+    assert mean_steps(run)["device"].to_list() == [0]
 
 
 def test_two_busy_devices_are_both_averaged(make_run, trace):
     fill(trace, (1, 2, 3, 4), busy=50)
     for step in (1, 2, 3, 4):
         trace.kernel(100 * step + 10, 20, launched=100 * step, device=1)
-    means = mean_steps(breakdowns(make_run(trace)))
+    means = mean_steps(make_run(trace))
     assert means.select("device", "compute_ns").rows() == [(0, 50_000.0), (1, 20_000.0)]
 
 
@@ -100,7 +100,7 @@ def test_a_limit_that_holds_no_step_is_refused(make_run, trace):
 def test_the_mean_is_that_of_the_averaged_steps(make_run, trace):
     for step, busy in ((1, 90), (2, 30), (3, 50), (4, 90)):
         fill(trace, (step,), busy=busy)
-    means = mean_steps(breakdowns(make_run(trace)))
+    means = mean_steps(make_run(trace))
     # steps 2 and 3: 30 and 50 µs of compute in windows of 100 µs
     assert means["compute_ns"].to_list() == [40_000.0]
     assert means["idle_ns"].to_list() == [60_000.0]
@@ -110,4 +110,4 @@ def test_the_mean_is_that_of_the_averaged_steps(make_run, trace):
 def test_no_events_leave_nothing_to_average(make_run, trace):
     run = make_run(trace)
     assert chosen(run).steps == ()
-    assert mean_steps(breakdowns(run)).is_empty()
+    assert mean_steps(run).is_empty()

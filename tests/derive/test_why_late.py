@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracekit.derive.averages import averages, breakdowns
+from tracekit.derive.averages import averages
 from tracekit.derive.kernel_totals import differences
 from tracekit.derive.why_late import (
     cause_of,
@@ -34,7 +34,7 @@ def job(runs, steps_of):
 
 
 def differ_us(run):
-    steps = averages(run, breakdowns(run)).steps
+    steps = averages(run).steps
     rows = differences(run, steps).select("rank", "slower_ns", "more_ns", "kind").rows()
     return {rank: (slower / 1000, more / 1000, kind) for rank, slower, more, kind in rows}
 
@@ -77,10 +77,10 @@ def test_several_ranks_are_compared_with_all_others(make_run, runs):
 
 def test_idle_time_is_summed_by_rank_and_cause(make_run, runs):
     run = make_run(job(runs, lambda rank: [("gemm", 600 - 100 * rank, 64)]))
-    rows = idle_by_cause(run, (2, 3)).filter(cause="host-other")
-    # each step is idle after 600 − 100 · rank of 1,000 µs, up to its launch, 9 µs before
+    rows = idle_by_cause(run).filter(cause="host-other")
+    # each of three steps is idle after 600 − 100 · rank of 1,000 µs, up to a launch, 9 µs before
     assert rows.select("rank", "dur_ns").rows() == [
-        (rank, 2 * 1000 * (391 + 100 * rank)) for rank in range(4)
+        (rank, 3 * 1000 * (391 + 100 * rank)) for rank in range(4)
     ]
 
 
@@ -115,5 +115,5 @@ def test_a_rank_that_loads_data_after_a_call_that_all_make_differs_in_the_loadin
             trace.kernel(at + 600 + load, 10, launched=at + 590 + load)
     run = make_run(traces)
     assert differences_from_peers(run, (1,), list(run.ranks)).row(0)[0] == "input-pipeline"
-    assert set(idle_by_cause(run, (2, 3)).filter(rank=1)["cause"]) >= {"host-sync"}
-    assert "input-pipeline" not in set(idle_by_cause(run, (2, 3))["cause"])
+    assert set(idle_by_cause(run).filter(rank=1)["cause"]) >= {"host-sync"}
+    assert "input-pipeline" not in set(idle_by_cause(run)["cause"])

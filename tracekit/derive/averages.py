@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.breakdown import BREAKDOWN, PARTS, SPLITS, breakdown
-from tracekit.derive.cached import cached
+from tracekit.derive.cached import cached, remembered
 from tracekit.derive.steps import PATTERN, WHOLE
 from tracekit.errors import UsageError
 from tracekit.schema.table import I64, Column, Table
@@ -44,13 +44,14 @@ class Averages:
     is_comparable: bool
 
 
+@remembered
 def breakdowns(run: Run) -> pl.DataFrame:
     """The breakdown of all ranks with `rank` and `is_averaged`, sorted by rank, device, start."""
-    rows = cached(run, BREAKDOWNS, lambda: _all_ranks(run)).collect()
-    steps = averages(run, rows).steps
+    rows = _rows(run)
+    steps = averages(run).steps
     return (
         rows.join(
-            _compared(rows.drop_nulls("step"), rows).with_columns(is_compared=pl.lit(value=True)),
+            _compared(run).with_columns(is_compared=pl.lit(value=True)),
             on=["rank", "device"],
             how="left",
             validate="m:1",
@@ -64,6 +65,11 @@ def breakdowns(run: Run) -> pl.DataFrame:
     )
 
 
+@remembered
+def _rows(run: Run) -> pl.DataFrame:
+    return cached(run, BREAKDOWNS, lambda: _all_ranks(run)).collect()
+
+
 def _all_ranks(run: Run) -> pl.DataFrame:
     return pl.concat(
         [
@@ -73,16 +79,17 @@ def _all_ranks(run: Run) -> pl.DataFrame:
     ).collect()
 
 
-def averages(run: Run, rows: pl.DataFrame) -> Averages:
+@remembered
+def averages(run: Run) -> Averages:
     """Choose the steps to average over from the breakdown of all ranks, within `run.steps`.
 
     Raises:
         UsageError: no step lies within `run.steps`.
     """
-    steps = _within(run.steps, rows.drop_nulls("step"))
+    steps = _within(run.steps, _rows(run).drop_nulls("step"))
     if steps.is_empty():
         return Averages((), "no device activity", is_comparable=False)
-    places = _compared(rows.drop_nulls("step"), rows)
+    places = _compared(run)
     steps = steps.join(places, on=["rank", "device"], how="semi")
     chosen = _chosen(steps, places.height)
     unmarked = sorted(set(run.ranks) - set(places["rank"]))
@@ -130,12 +137,15 @@ def _chosen(steps: pl.DataFrame, n_places: int) -> Averages:
     )
 
 
-def _compared(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+@remembered
+def _compared(run: Run) -> pl.DataFrame:
     """The ranks and devices that are averaged over: `rank`, `device`.
 
     Where some ranks have marks, those without are left out; so is a device that was busy for less
     than `MIN_DEVICE_SHARE` of what its rank's busiest was (a context on another's device, say).
     """
+    rows = _rows(run)
+    steps = rows.drop_nulls("step")
     busy = (
         rows.filter(pl.col("step").is_null())
         .with_columns(busy_ns=pl.col("dur_ns") - pl.col("idle_ns"))
@@ -154,20 +164,23 @@ def _few(ranks: list[int]) -> str:
 
 def compared_devices(run: Run) -> dict[int, list[int]]:
     """Devices of each rank that enter the averages: those that hardly run anything are left out."""
-    places = mean_steps(breakdowns(run)).select("rank", "device")
-    return {rank: places.filter(rank=rank)["device"].to_list() for rank in run.ranks}
+    devices = dict(mean_steps(run).group_by("rank").agg("device").iter_rows())
+    return {rank: devices.get(rank, []) for rank in run.ranks}
 
 
-def mean_steps(rows: pl.DataFrame) -> pl.DataFrame:
+@remembered
+def mean_steps(run: Run) -> pl.DataFrame:
     """Mean of each measure (Float64, ns) over the averaged steps, by rank and device, sorted."""
     return (
-        rows.filter("is_averaged")
+        breakdowns(run)
+        .filter("is_averaged")
         .group_by("rank", "device")
         .agg(pl.col(MEASURES).mean(), n_steps=pl.len().cast(pl.Int64))
         .sort("rank", "device")
     )
 
 
+@remembered
 def averaged(run: Run, table: Callable[[Run, int], pl.LazyFrame]) -> pl.DataFrame:
     """Rows of a derived table of each rank that belong to its averaged steps, with the `rank`.
 

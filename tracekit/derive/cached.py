@@ -1,5 +1,6 @@
-"""Derived tables on disk: made once per run, found again by what they were made from.
+"""Derived tables on disk, and answers in memory: made once per run.
 
+A table on disk is found again by what it was made from.
 The key holds the identity of every source and the code of all stages up to here: a new file, a new
 rank or a new version makes new tables. A run folder that cannot be written is analysed without.
 """
@@ -9,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import polars as pl
 
@@ -21,7 +22,30 @@ if TYPE_CHECKING:
     from tracekit.schema import Table
     from tracekit.store import Run
 
+Answer = TypeVar("Answer")
+P = ParamSpec("P")
+
 log = logging.getLogger(__name__)
+
+
+def remembered(
+    function: Callable[Concatenate[Run, P], Answer],
+) -> Callable[Concatenate[Run, P], Answer]:
+    """Answer a question about a run once: what every detector asks is worked out for the first.
+
+    For small answers that nobody changes. Arguments must be hashable; another `Run` object, with
+    other steps or ranks, is asked anew.
+    """
+
+    @wraps(function)
+    def ask(run: Run, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+        key = (function, *args, *kwargs.items())
+        if key not in run.answers:
+            run.answers[key] = function(run, *args, **kwargs)
+        answer: Answer = run.answers[key]
+        return answer
+
+    return ask
 
 
 def cached(

@@ -15,12 +15,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.activity import has_device_events
-from tracekit.derive.averages import (
-    averages,
-    breakdowns,
-    compared_devices,
-    mean_steps,
-)
+from tracekit.derive.averages import averages, compared_devices, mean_steps
+from tracekit.derive.cached import remembered
 from tracekit.derive.host_kinds import host_class
 from tracekit.derive.idle import idle
 from tracekit.derive.kernel_totals import differences
@@ -98,7 +94,7 @@ def differences_from_peers(run: Run, ranks: tuple[int, ...], members: list[int])
         `part` (same kernels slower, more or bigger kernels, copies, or a cause of idle time),
         `own_ns`, `peer_ns`, `extra_ns` (own − peer), all Float64; extra first.
     """
-    averaged = mean_steps(breakdowns(run))["rank"].unique().to_list()
+    averaged = mean_steps(run)["rank"].unique().to_list()
     chosen = [rank for rank in {*members, *ranks} if rank in averaged]
     parts = _parts_by_rank(run).filter(pl.col("rank").is_in(chosen))
     is_own = pl.col("rank").is_in(list(ranks))
@@ -114,18 +110,17 @@ def differences_from_peers(run: Run, ranks: tuple[int, ...], members: list[int])
 
 def _parts_by_rank(run: Run) -> pl.DataFrame:
     """`rank`, `part`, `dur_ns` (Float64, a step): every rank has every part that occurs."""
-    rows = breakdowns(run)
-    steps = averages(run, rows).steps
+    steps = averages(run).steps
     kernels = differences(run, steps)
     n_steps = max(len(steps), 1)
-    copies = mean_steps(rows).group_by("rank").agg(dur_ns=pl.col("exposed_copy_ns").sum())
+    copies = mean_steps(run).group_by("rank").agg(dur_ns=pl.col("exposed_copy_ns").sum())
     idle_ns = pl.col("dur_ns") / n_steps
     table = pl.concat(
         [
             kernels.select("rank", part=pl.lit("same kernels slower"), dur_ns="slower_ns"),
             kernels.select("rank", part=pl.lit("more or bigger kernels"), dur_ns="more_ns"),
             copies.select("rank", part=pl.lit("copies"), dur_ns="dur_ns"),
-            idle_by_cause(run, steps, host_class()).select("rank", part="cause", dur_ns=idle_ns),
+            idle_by_cause(run, by_host_class=True).select("rank", part="cause", dur_ns=idle_ns),
         ]
     )
     return (
@@ -137,16 +132,18 @@ def _parts_by_rank(run: Run) -> pl.DataFrame:
     )
 
 
-def idle_by_cause(run: Run, steps: tuple[int, ...], cause: pl.Expr | None = None) -> pl.DataFrame:
-    """Idle time of each rank by cause in the given steps: `rank`, `cause`, `detail`, `dur_ns`.
+@remembered
+def idle_by_cause(run: Run, *, by_host_class: bool = False) -> pl.DataFrame:
+    """Idle time of each rank by cause in its averaged steps: `rank`, `cause`, `detail`, `dur_ns`.
 
-    Devices that the averages leave out are left out here.
+    Devices that the averages leave out are left out here. `by_host_class` tells kinds of host work
+    apart (`host_class`).
 
     `detail` is the host call in which the longest idle part of that cause fell. Sorted by rank,
     longest first.
     """
-    named = (pl.col("cause") if cause is None else cause).alias("cause")
-    devices = compared_devices(run)
+    named = (host_class() if by_host_class else pl.col("cause")).alias("cause")
+    steps, devices = averages(run).steps, compared_devices(run)
     return (
         pl.concat(
             [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tracekit.derive.activity import has_device_events
-from tracekit.derive.averages import averages, breakdowns, mean_steps
+from tracekit.derive.averages import averages, mean_steps
 from tracekit.derive.idle import NOT_RECORDED
 from tracekit.derive.profiler_cost import costly_options
 from tracekit.derive.why_late import idle_by_cause
@@ -49,11 +49,10 @@ def not_found(
 
 def _unseen(run: Run) -> str:
     """Why nothing can be said of the host: most idle time has no call in the traces; else empty."""
-    rows = mean_steps(breakdowns(run))
+    rows = mean_steps(run)
     step_ns, idle_ns = float(rows["dur_ns"].sum()), float(rows["idle_ns"].sum())
-    steps = averages(run, breakdowns(run)).steps
-    causes = idle_by_cause(run, steps).filter(cause=NOT_RECORDED)
-    unseen_ns = float(causes["dur_ns"].sum()) / max(len(steps), 1)
+    causes = idle_by_cause(run).filter(cause=NOT_RECORDED)
+    unseen_ns = float(causes["dur_ns"].sum()) / max(len(averages(run).steps), 1)
     if unseen_ns < MAX_UNSEEN_SHARE * step_ns or 2 * unseen_ns < idle_ns:
         return ""
     return (

@@ -59,7 +59,7 @@ class Limits:
 def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     """One finding for the run."""
     rows = breakdowns(run)
-    means = mean_steps(rows)
+    means = mean_steps(run)
     if means.is_empty():
         return (skipped(DETECTOR, "no device activity in the traces"),)
     step_ns = number(means["dur_ns"].mean())

@@ -34,8 +34,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tracekit.derive.activity import has_device_events
-from tracekit.derive.averages import averages, breakdowns, mean_steps
-from tracekit.derive.host_kinds import host_class
+from tracekit.derive.averages import averages, mean_steps
 from tracekit.derive.profiler_cost import costly_options
 from tracekit.derive.savings import saving
 from tracekit.derive.stalls import removable_ns, stalled
@@ -67,9 +66,8 @@ class Limits:
 
 def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     """One finding for the run."""
-    rows = breakdowns(run)
-    chosen = averages(run, rows)
-    means = mean_steps(rows)
+    chosen = averages(run)
+    means = mean_steps(run)
     if means.is_empty():
         why = "no device event and no host operator. Record with ProfilerActivity.CUDA and .CPU."
         return (skipped(DETECTOR, why),)
@@ -126,7 +124,7 @@ def _largest(run: Run, causes: pl.DataFrame) -> tuple[Cause, Range]:
 def _by_cause(run: Run, steps: tuple[int, ...], n_devices: int) -> pl.DataFrame:
     """Idle time a step and device by cause: `cause`, `idle_ns`, `detail`; longest first."""
     return (
-        idle_by_cause(run, steps, host_class())
+        idle_by_cause(run, by_host_class=True)
         .sort("dur_ns", descending=True)
         .group_by("cause", maintain_order=True)
         .agg(

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from tracekit.derive.averages import Averages, averages, breakdowns, mean_steps
+from tracekit.derive.averages import Averages, averages, mean_steps
 from tracekit.derive.kernel_totals import differences
 from tracekit.derive.savings import saving
 from tracekit.derive.why_late import cause_of_slowness
@@ -69,10 +69,9 @@ class Limits:
 
 def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     """One finding for the run's compute time."""
-    rows = breakdowns(run)
-    chosen = averages(run, rows)
+    chosen = averages(run)
     means = (
-        mean_steps(rows)
+        mean_steps(run)
         .group_by("rank")
         .agg(pl.col("compute_ns", "exposed_waiting_ns", "dur_ns").mean(), n_devices=pl.len())
         .sort("rank")

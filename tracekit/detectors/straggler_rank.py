@@ -128,10 +128,9 @@ class _Seen:
 
 def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     """One finding per culprit, or one that ranks take turns, or a clear one."""
-    rows = breakdowns(run)
-    steps = averages(run, rows).steps
+    steps = averages(run).steps
     usable = compared_calls(run)
-    means = mean_steps(rows)
+    means = mean_steps(run)
     if usable.is_empty() or means.is_empty():
         return (skipped(DETECTOR, _NOT_COMPARED),)
     late = with_culprit(late_calls(run).filter(pl.col("step").is_in(list(steps))))
