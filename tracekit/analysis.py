@@ -14,13 +14,14 @@ import polars as pl
 
 from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import Averages, averages, breakdowns, mean_steps
-from tracekit.derive.blocking import blocking_calls
-from tracekit.derive.breakdown import PARTS, SPLITS, breakdown
-from tracekit.derive.host_work import host_work
-from tracekit.derive.idle import idle
-from tracekit.derive.kernel_totals import kernel_totals
+from tracekit.derive.blocking import BLOCKING_CALLS, blocking_calls
+from tracekit.derive.breakdown import BREAKDOWN, PARTS, SPLITS, breakdown
+from tracekit.derive.cached import is_cached
+from tracekit.derive.host_work import HOST_WORK, host_work
+from tracekit.derive.idle import IDLE, idle
+from tracekit.derive.kernel_totals import KERNEL_TOTALS, kernel_totals
 from tracekit.derive.run_quality import run_checks
-from tracekit.derive.stalls import stalls
+from tracekit.derive.stalls import STALLS, stalls
 from tracekit.derive.waits import waits
 from tracekit.detectors import detectors, findings_of, number
 from tracekit.engine import map_ranks
@@ -56,6 +57,15 @@ log = logging.getLogger(__name__)
 
 Derived = Callable[[int], None]
 """Told the rank whose tables have been derived."""
+_DERIVED = {
+    BREAKDOWN: breakdown,
+    IDLE: idle,
+    KERNEL_TOTALS: kernel_totals,
+    STALLS: stalls,
+    BLOCKING_CALLS: blocking_calls,
+    HOST_WORK: host_work,
+}
+"""Tables of one rank that detectors ask for, and what derives them."""
 
 
 def analysed(
@@ -68,12 +78,7 @@ def analysed(
     """
     started_s = time.perf_counter()
     waits(run)  # once, before the workers read it
-    map_ranks(
-        partial(_derive_rank, run),
-        run.ranks,
-        executor=executor,
-        on_done=(lambda rank, _: on_rank(rank)) if on_rank else None,
-    )
+    _derive(run, executor, on_rank)
     rows = breakdowns(run)
     chosen = averages(run)
     means = mean_steps(run)
@@ -144,10 +149,24 @@ def limited(run: Run, steps: tuple[int, int] | None, ranks: tuple[int, ...] | No
     return replace(run, manifest=manifest, steps=steps)
 
 
+def _derive(run: Run, executor: Executor, on_rank: Derived | None) -> None:
+    """Fill the cache of derived tables; no worker starts for a rank that has them all."""
+    tell = on_rank or (lambda _: None)
+    made = [rank for rank in run.ranks if all(is_cached(run, table, rank) for table in _DERIVED)]
+    for rank in made:
+        tell(rank)
+    map_ranks(
+        partial(_derive_rank, run),
+        [rank for rank in run.ranks if rank not in made],
+        executor=executor,
+        on_done=lambda rank, _: tell(rank),
+    )
+
+
 def _derive_rank(run: Run, rank: int) -> int:
-    """Fill the cache of derived tables of one rank. Runs in a worker."""
-    for table in (breakdown, idle, kernel_totals, stalls, blocking_calls, host_work):
-        table(run, rank)
+    """Derive the tables of one rank. Runs in a worker."""
+    for derive in _DERIVED.values():
+        derive(run, rank)
     return rank
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -20,6 +21,9 @@ from tracekit.engine import open_engine
 from tracekit.errors import InputError, UsageError
 from tracekit.findings import Finding, Result
 from tracekit.store import Capture, Run, is_run, open_run
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 __all__ = ["Finding", "Result", "Run", "analyze", "convert", "found_runs", "open_run"]
 
@@ -56,22 +60,49 @@ def convert(
         InputError: nothing there is a trace, or none could be read.
         UsageError: an argument does not fit.
     """
+    with _converted(
+        sources,
+        Path(folder),
+        run=run,
+        rank_from=rank_from,
+        redact=redact,
+        engine=engine,
+        on_found=on_found,
+        on_capture=on_capture,
+    ) as (made, _):
+        return made
+
+
+@contextmanager
+def _converted(
+    sources: str | Path | Sequence[str | Path],
+    folder: Path,
+    *,
+    run: str | None,
+    rank_from: str | None,
+    redact: bool,
+    engine: str,
+    on_found: OnFound | None,
+    on_capture: OnCapture | None,
+) -> Iterator[tuple[Run, Executor]]:
+    """The run made of the sources, and the workers that made it, for what comes next."""
     paths = [sources] if isinstance(sources, str | Path) else list(sources)
     with found_runs(paths, rank_from) as listed:
         found = listed.pick(run)
         if on_found is not None:
             on_found(len(found.files))
         files = [file.path for file in found.files]
-        with open_engine(engine, n_tasks=len(files), folder=Path(folder), files=files) as executor:
-            return convert_run(
+        with open_engine(engine, n_tasks=len(files), folder=folder, files=files) as executor:
+            made = convert_run(
                 found,
                 listed,
-                Path(folder),
+                folder,
                 executor,
                 source=", ".join(str(Path(path).absolute()) for path in paths),
                 is_redacted=redact,
                 on_done=on_capture,
             )
+            yield made, executor
 
 
 @contextmanager
@@ -125,7 +156,7 @@ def analyze(
     limits = config or Config()
     check_config(limits, {each.id: each.limits for each in detectors().values()})
     make = partial(
-        convert,
+        _converted,
         run=run,
         rank_from=rank_from,
         redact=redact,
@@ -133,12 +164,9 @@ def analyze(
         on_found=on_found,
         on_capture=on_capture,
     )
-    with _run_of(source, folder, make, redact=redact) as opened:
+    with _run_of(source, folder, make, redact=redact, engine=engine) as (opened, executor):
         chosen = limited(opened, _ordered(steps), tuple(ranks) if ranks is not None else None)
-        with (
-            _damage_named(opened),
-            open_engine(engine, n_tasks=len(chosen.ranks), folder=chosen.folder) as executor,
-        ):
+        with _damage_named(opened):
             return analysed(chosen, executor, limits, on_rank)
 
 
@@ -161,26 +189,30 @@ def _damage_named(run: Run) -> Iterator[None]:
 def _run_of(
     source: str | Path | Run | Sequence[str | Path],
     folder: str | Path | None,
-    make: Callable[..., Run],
+    make: Callable[..., AbstractContextManager[tuple[Run, Executor]]],
     *,
     redact: bool,
-) -> Iterator[Run]:
-    """The run itself, the run folder opened, or the traces converted by `make`."""
-    if isinstance(source, Run):
-        yield source
-    elif isinstance(source, str | Path) and is_run(Path(source)):
-        opened = open_run(source)
+    engine: str,
+) -> Iterator[tuple[Run, Executor]]:
+    """The run itself, the run folder opened, or the traces converted by `make`; and workers."""
+    if isinstance(source, Run) or (isinstance(source, str | Path) and is_run(Path(source))):
+        opened = source if isinstance(source, Run) else open_run(source)
         if redact and not opened.manifest.is_redacted:
             raise UsageError(
-                f"{source}: a run that holds names; it cannot be redacted any more",
+                f"{opened.folder}: a run that holds names; it cannot be redacted any more",
                 hint="Analyse the traces themselves with --redact.",
             )
-        yield opened
+        with open_engine(engine, n_tasks=len(opened.ranks), folder=opened.folder) as executor:
+            yield opened, executor
     elif folder is not None:
-        yield make(source, folder)
+        with make(source, Path(folder)) as made:
+            yield made
     else:
-        with tempfile.TemporaryDirectory(prefix="tracekit-") as temporary:
-            yield make(source, Path(temporary) / "run")
+        with (
+            tempfile.TemporaryDirectory(prefix="tracekit-") as temporary,
+            make(source, Path(temporary) / "run") as made,
+        ):
+            yield made
 
 
 def _ordered(steps: tuple[int, int] | None) -> tuple[int, int] | None:

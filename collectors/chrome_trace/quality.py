@@ -104,13 +104,20 @@ def _link_checks(events: pl.DataFrame, calls: pl.DataFrame, slack_ns: int) -> It
     named = calls.drop_nulls("correlation")
     first = named.group_by("correlation").agg(pl.col("start_ns").min())
     known = events.select("correlation", "start_ns")  # a join copies all columns it is given
-    linked = known.join(first, on="correlation", how="inner", suffix="_call")
-    share = linked.height / events.height
+    early_ns = pl.col("start_ns_call") - pl.col("start_ns")
+    n_linked, n_early, most_ns = (
+        known.lazy()
+        .join(first.lazy(), on="correlation", how="inner", suffix="_call")
+        .select(n=pl.len(), n_early=(early_ns > slack_ns).sum(), most_ns=early_ns.max())
+        .collect()
+        .row(0)
+    )
+    share = n_linked / events.height
     if share < MIN_LINKED_SHARE:
         yield Check(
             check="device events without a launch",
             severity=INFO,
-            count=events.height - linked.height,
+            count=events.height - n_linked,
             detail=f"{100 * (1 - share):.1f} % of the device events were launched before the "
             "capture or by calls it does not hold; they count in the step in which they start",
         )
@@ -124,15 +131,12 @@ def _link_checks(events: pl.DataFrame, calls: pl.DataFrame, slack_ns: int) -> It
             detail=f"{lost.height:,} of {launches.height:,} launch calls started nothing that was "
             "recorded: device events were lost, or lie behind the end of the capture",
         )
-    early_ns = pl.col("start_ns_call") - pl.col("start_ns")
-    early = linked.filter(early_ns > slack_ns)
-    if early.height:
-        most_us = early.select(early_ns.max()).item() / 1000
+    if n_early:
         yield Check(
             check="started before its launch",
             severity=WARNING,
-            count=early.height,
-            detail=f"{early.height:,} of {linked.height:,} device events, by up to {most_us:,.1f} "
+            count=n_early,
+            detail=f"{n_early:,} of {n_linked:,} device events, by up to {most_ns / 1000:,.1f} "
             "µs: device and host clocks of this capture disagree",
         )
 
@@ -143,7 +147,8 @@ def _event_checks(
     """Device events of no length, outside the capture, over each other, or without their name."""
     end = pl.col("start_ns") + pl.col("dur_ns")
     next_start = pl.col("start_ns").shift(-1).over("device", "stream")
-    ordered = events.sort("start_ns")
+    # Only what is asked for is sorted: this is where a conversion takes most memory.
+    ordered = events.select("start_ns", "dur_ns", "device", "stream").sort("start_ns")
     outside = pl.lit(value=False)
     if window is not None:
         outside = (pl.col("start_ns") < window[0] - slack_ns) | (end > window[1] + slack_ns)
@@ -155,15 +160,18 @@ def _event_checks(
             "programmatic dependent launch, graphs or ROCm; counted once by union",
         ),
         ("outside the capture window", outside, "the profiler's own span does not hold them; kept"),
-        (
-            "names not recorded",
-            pl.col("name").cast(pl.String) == "unknown",
-            "the profiler writes 'unknown' for a name with other than ASCII characters",
-        ),
     ):
         count = int(ordered.select(where.sum()).item() or 0)
         if count:
             yield Check(check=check, severity=INFO, count=count, detail=detail)
+    n_unnamed = events.filter(pl.col("name") == "unknown").height
+    if n_unnamed:
+        yield Check(
+            check="names not recorded",
+            severity=INFO,
+            count=n_unnamed,
+            detail="the profiler writes 'unknown' for a name with other than ASCII characters",
+        )
 
 
 def _is_in_whole_us(events: pl.DataFrame) -> bool:

@@ -56,8 +56,7 @@ def cached(
     Raises:
         SchemaError: `build` returned other columns than the table declares.
     """
-    name = "run" if rank is None else f"rank={rank:06d}"
-    path = run.folder / "derived" / key(run) / table.name / f"{name}.parquet"
+    path = _path(run, table, rank)
     if path.is_file():
         return pl.scan_parquet(path)
     rows = build()
@@ -71,6 +70,16 @@ def cached(
         log.debug("%s is not kept: %s", path, error)
         return rows.lazy()
     return pl.scan_parquet(path)
+
+
+def is_cached(run: Run, table: Table, rank: int) -> bool:
+    """Whether a derived table of a rank is there already."""
+    return _path(run, table, rank).is_file()
+
+
+def _path(run: Run, table: Table, rank: int | None) -> Path:
+    name = "run" if rank is None else f"rank={rank:06d}"
+    return run.folder / "derived" / key(run) / table.name / f"{name}.parquet"
 
 
 def key(run: Run) -> str:
