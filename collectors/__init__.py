@@ -1,4 +1,9 @@
-"""Collectors: one module per source of data, found by `COLLECTOR`; adding one edits no file."""
+"""Collectors: one module per source of data, found by `COLLECTOR`; adding one edits no file.
+
+Packages beside them record what a job does while it runs: `live` inside its processes, `telemetry`
+and `clocks` in one of their own. A training process imports this package too, so that importing it
+loads no Polars.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tracekit.discovery import exported, modules_of
-from tracekit.schema import Table
-from tracekit.store import Capture
+
+if TYPE_CHECKING:  # no one asks for the types of these dataclasses at run time
+    from tracekit.schema import Table  # noqa: TC004
+    from tracekit.store import Capture  # noqa: TC004
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
