@@ -15,12 +15,14 @@ import polars as pl
 from tracekit.analysis import analysed, limited
 from tracekit.collectors.sources.conversion import convert_run
 from tracekit.collectors.sources.inventory import Inventory, inventory
+from tracekit.collectors.sources.recorded import finished, is_recording, picked, windows
 from tracekit.config import Config, check_config
 from tracekit.detectors import detectors
 from tracekit.engine import open_engine
 from tracekit.errors import InputError, UsageError
 from tracekit.findings import Finding, Result
-from tracekit.store import Capture, Run, is_run, open_run
+from tracekit.store import Capture, Run, is_run
+from tracekit.store import open_run as _open_run
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -34,7 +36,7 @@ OnFound = Callable[[int], None]
 
 def convert(
     sources: str | Path | Sequence[str | Path],
-    folder: str | Path,
+    folder: str | Path | None = None,
     /,
     *,
     run: str | None = None,
@@ -47,8 +49,9 @@ def convert(
     """Convert traces into a run folder; ranks that are there already and unchanged are kept.
 
     Args:
-        sources: folder, file, glob or archive of traces, or several.
-        folder: where the run goes; made if need be.
+        sources: folder, file, glob or archive of traces, or several; or the folder of `collect`.
+        folder: where the run goes; made if need be. The folder of `collect` is converted in place:
+            what was killed before it was converted is converted now, and its last window returned.
         run: name of the run, where the sources hold several; else the one with most ranks.
         rank_from: regular expression with one group that finds the rank in a path.
         redact: replace names of hosts, users, paths and modules by aliases.
@@ -60,6 +63,8 @@ def convert(
         InputError: nothing there is a trace, or none could be read.
         UsageError: an argument does not fit.
     """
+    if folder is None:
+        return _resumed(sources, run, on_found, on_capture)
     with _converted(
         sources,
         Path(folder),
@@ -71,6 +76,44 @@ def convert(
         on_capture=on_capture,
     ) as (made, _):
         return made
+
+
+def open_run(folder: str | Path, /) -> Run:
+    """Open a run folder, or the last window of a folder of `collect`.
+
+    Raises:
+        InputError: no run there, or one that is damaged or of another version.
+    """
+    recording = _recording(folder)
+    return _open_run(folder) if recording is None else finished(picked(recording, None))
+
+
+def _resumed(
+    sources: str | Path | Sequence[str | Path],
+    run: str | None,
+    on_found: OnFound | None,
+    on_capture: OnCapture | None,
+) -> Run:
+    """Convert what waits in a recording; the run of the window asked for, else of the last."""
+    recording = _recording(sources)
+    if recording is None:
+        raise UsageError(
+            "no folder for the run is given",
+            hint="Only the folder of tracekit.collect is converted in place.",
+        )
+    chosen = picked(recording, run)
+    found = windows(recording)
+    if on_found is not None:
+        on_found(sum(len(window.raw) for window in found))
+    runs = {window.name: finished(window, on_capture=on_capture) for window in found}
+    return runs[chosen.name]
+
+
+def _recording(sources: str | Path | Sequence[str | Path]) -> Path | None:
+    """The folder, where one is given and a hook recorded there."""
+    paths = [sources] if isinstance(sources, str | Path) else list(sources)
+    folder = Path(paths[0]) if len(paths) == 1 else None
+    return folder if folder is not None and is_recording(folder) else None
 
 
 @contextmanager
@@ -164,6 +207,9 @@ def analyze(
         on_found=on_found,
         on_capture=on_capture,
     )
+    recording = None if isinstance(source, Run) else _recording(source)
+    if recording is not None:
+        source = finished(picked(recording, run), on_capture=on_capture)
     with _run_of(source, folder, make, redact=redact, engine=engine) as (opened, executor):
         chosen = limited(opened, _ordered(steps), tuple(ranks) if ranks is not None else None)
         with _damage_named(opened):
@@ -196,7 +242,7 @@ def _run_of(
 ) -> Iterator[tuple[Run, Executor]]:
     """The run itself, the run folder opened, or the traces converted by `make`; and workers."""
     if isinstance(source, Run) or (isinstance(source, str | Path) and is_run(Path(source))):
-        opened = source if isinstance(source, Run) else open_run(source)
+        opened = source if isinstance(source, Run) else _open_run(source)
         if redact and not opened.manifest.is_redacted:
             raise UsageError(
                 f"{opened.folder}: a run that holds names; it cannot be redacted any more",

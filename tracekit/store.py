@@ -21,6 +21,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from tracekit.errors import InputError
+from tracekit.facts import Facts
 from tracekit.schema import SCHEMA_VERSION, TABLES
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 ROWS_PER_GROUP = 128 << 10
 MANIFEST = "manifest.json"
 _FOLDERS = ("captures", "derived", "spool")
+RAW = "raw"
+"""What a hook recorded and nobody converted yet; never removed as part of a run."""
 T = TypeVar("T")
 
 
@@ -53,7 +56,10 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capture:
-    """One converted rank: where it came from, what was read, written, dropped and why."""
+    """One converted rank: where it came from, what was read, written, dropped and why.
+
+    `facts` are those that a hook recorded in the job.
+    """
 
     rank: int
     rank_source: str
@@ -75,6 +81,7 @@ class Capture:
     flags: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     quality: tuple[Check, ...] = ()
+    facts: Facts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +335,18 @@ class TableWriter:
         self.n_rows[table] = self.n_rows.get(table, 0) + rows.height
 
 
+def write_table(folder: Path, table: str, rank: int, rows: pl.DataFrame) -> None:
+    """Write a small table of a rank, whole or not at all; without rows there is no file."""
+    TABLES[table].check(rows)
+    path = rank_path(folder, table, rank)
+    if rows.is_empty():
+        path.unlink(missing_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows.write_parquet(_unfinished(folder, table, rank), compression="zstd")
+    _unfinished(folder, table, rank).replace(path)
+
+
 def _unfinished(folder: Path, table: str, rank: int) -> Path:
     """The temporary name under which a table is written."""
     return rank_path(folder, table, rank).with_suffix(".tmp")
@@ -337,7 +356,7 @@ def is_free(folder: Path) -> bool:
     """Whether a run may be written there: nothing is, or only what a run holds, whole or not."""
     if not folder.exists():
         return True
-    ours = {*TABLES, *_FOLDERS, MANIFEST, MANIFEST + ".tmp"}
+    ours = {*TABLES, *_FOLDERS, RAW, MANIFEST, MANIFEST + ".tmp"}
     return folder.is_dir() and all(path.name in ours for path in folder.iterdir())
 
 

@@ -71,7 +71,7 @@ def convert_run(
         remove_run(folder)
         earlier = None
     folder.mkdir(parents=True, exist_ok=True)
-    task = partial(_converted, found.collector, folder, options)
+    task = partial(converted, found.collector, folder, options)
     so_far = _SoFar(n_written=len(earlier.ranks) if earlier else 0)
 
     def manifest() -> Manifest:
@@ -148,10 +148,10 @@ def _fits(run: Run | None, found: FoundRun, options: Options) -> bool:
     )
 
 
-def _converted(
+def converted(
     collector: Collector, folder: Path, options: Options, file: RankFile
 ) -> Capture | TracekitError:
-    """Convert one rank. Faults of a file come back as values.
+    """Convert one rank into a run folder. Faults of a file come back as values.
 
     So does what no one foresaw: one odd file among hundreds must not cost the others.
     """

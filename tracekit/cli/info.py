@@ -25,13 +25,29 @@ def command(options: Options, /, path: str, rank_from: str | None) -> None:
 
     Of traces, the file of one rank is read as a sample of what was recorded.
     """
-    from tracekit.store import is_run, open_run  # noqa: PLC0415 - loads Polars
+    from tracekit.collectors.sources.recorded import is_recording  # noqa: PLC0415 - loads Polars
+    from tracekit.store import is_run, open_run  # noqa: PLC0415
 
+    if is_recording(Path(path)):
+        _show_recording(Path(path))
+        return
     for folder in (Path(path), Path(path) / "run"):
         if is_run(folder):
             _show_run(open_run(folder))
             return
     _show_traces(options, path, rank_from)
+
+
+def _show_recording(path: Path) -> None:
+    from tracekit.collectors.sources.recorded import finished, picked, windows  # noqa: PLC0415
+
+    chosen = picked(path, None)
+    for window in windows(path):
+        remark = " (analysed by default)" if window == chosen else ""
+        n_raw = len(window.raw)
+        waits = f", {n_raw} ranks not converted yet" if n_raw else ""
+        click.echo(f"Window {window.name}: from step {window.step:,}{waits}{remark}")
+    _show_run(finished(chosen))
 
 
 def _show_traces(options: Options, path: str, rank_from: str | None) -> None:

@@ -13,11 +13,12 @@ from tracekit.schema.memory import MEMORY
 from tracekit.schema.other_events import OTHER_EVENTS
 from tracekit.schema.python_frames import PYTHON_FRAMES
 from tracekit.schema.ranks import RANKS
+from tracekit.schema.samples import SAMPLES
 from tracekit.schema.steps import STEPS
 from tracekit.schema.syncs import SYNCS
 from tracekit.schema.table import Column, Table
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the stored tables; a run of another version is converted again."""
 
 TABLES: dict[str, Table] = {
@@ -35,6 +36,7 @@ TABLES: dict[str, Table] = {
         SYNCS,
         MEMORY,
         OTHER_EVENTS,
+        SAMPLES,
         CAPTURE_QUALITY,
     )
 }
@@ -51,6 +53,7 @@ __all__ = [
     "OTHER_EVENTS",
     "PYTHON_FRAMES",
     "RANKS",
+    "SAMPLES",
     "SCHEMA_VERSION",
     "STEPS",
     "SYNCS",

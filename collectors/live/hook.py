@@ -1,0 +1,192 @@
+"""`with tracekit.collect(run_dir) as c: … c.step()`: records some steps of a training loop.
+
+Nothing here raises into the loop, waits for another rank, or imports Polars.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from tracekit.collectors.live._guard import quiet
+from tracekit.collectors.live.attempt import claimed, job_key
+from tracekit.collectors.live.identity import identity, knows_rank
+from tracekit.collectors.live.limits import Limits
+from tracekit.collectors.live.marks import marked
+from tracekit.collectors.live.recording import Plan, Recording
+from tracekit.collectors.live.surroundings import described
+from tracekit.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import TracebackType
+
+FINISH_S = 300.0
+"""How long the end of the loop waits for conversions; they go on after that."""
+PHASE = "tracekit.phase"
+"""Name of the mark of a phase, followed by the phase's own."""
+
+
+def collect(
+    run_dir: str | Path,
+    *,
+    steps: int = 3,
+    every: int | None = None,
+    wait: int = 10,
+    rank: int | None = None,
+    world_size: int | None = None,
+    layout: Mapping[str, int] | None = None,
+    attempt: int | None = None,
+    record_shapes: bool = False,
+    profile_memory: bool = False,
+    with_stack: bool = False,
+    keep_raw: bool = False,
+    limits: Limits | None = None,
+    enabled: bool = True,
+) -> Collection:
+    """Record some steps of a training loop on every rank, into a folder that all ranks share.
+
+    Each window of steps becomes a run below `run_dir`, which `tracekit analyze` takes. Converting
+    is done by a process of its own.
+
+    Args:
+        run_dir: where to write; the same on all ranks.
+        steps: how many steps a window has.
+        every: from the start of one window to the next, in steps; null: one window.
+        wait: steps before the first window: those in which a job warms up.
+        rank: of this process; by default what torch.distributed or the launcher says.
+        world_size: likewise.
+        layout: sizes of parallel dimensions, those of neighbouring ranks first, where the job does
+            not tell: `{"tp": 4, "dp": 8}`.
+        attempt: number of this launch of the job; by default found.
+        record_shapes: shapes of operators' inputs: traces a half larger, recording twice as dear.
+        profile_memory: what the allocator does.
+        with_stack: Python stacks; at most three steps then.
+        keep_raw: keep the profiler's JSON, about sixty times the size of the run.
+        limits: how much may be recorded.
+        enabled: false records nothing: for a switch on the command line of a job.
+
+    Raises:
+        UsageError: an argument does not fit. Nothing else is ever raised, by this or the methods.
+    """
+    if steps < 1 or wait < 1 or (every is not None and every <= steps):
+        raise UsageError(
+            f"steps={steps}, wait={wait}, every={every}: at least 1, 1 and more than steps",
+            hint="As in collect(run_dir, steps=3, wait=10, every=1000)",
+        )
+    plan = Plan(
+        steps=steps,
+        wait=wait,
+        every=every,
+        options={
+            "record_shapes": record_shapes,
+            "profile_memory": profile_memory,
+            "with_stack": with_stack,
+        },
+        limits=limits or Limits(),
+        keeps_raw=keep_raw,
+    )
+    given = _Given(rank=rank, world_size=world_size, layout=layout, attempt=attempt)
+    return Collection(Path(run_dir), plan, given, is_enabled=enabled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What the user says of this process; the rest is found."""
+
+    rank: int | None
+    world_size: int | None
+    layout: Mapping[str, int] | None
+    attempt: int | None
+
+
+class Collection:
+    """What `collect` gives: call `step` at the end of every step."""
+
+    def __init__(self, run_dir: Path, plan: Plan, given: _Given, *, is_enabled: bool) -> None:
+        """Nothing happens before the first step: only then does torch know the ranks."""
+        self._run_dir = run_dir
+        self._plan = plan
+        self._given = given
+        self._is_off = not is_enabled
+        self._recording: Recording | None = None
+        self._step_began_ns = 0
+
+    def __enter__(self) -> Self:
+        """Begin; a process that does not know its rank yet begins with its first step."""
+        if not self._is_off and (self._given.rank is not None or knows_rank()):
+            self._begin()
+        self._step_began_ns = time.perf_counter_ns()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Save what a window holds, and wait for the conversions of this rank."""
+        self._close()
+
+    def step(self) -> None:
+        """The current step has ended. Call it once a step, on every rank."""
+        if not self._is_off:
+            self._advance(time.perf_counter_ns() - self._step_began_ns)
+        self._step_began_ns = time.perf_counter_ns()
+
+    def samples(self, lengths: Iterable[int], *, modality: str | None = None) -> None:
+        """Say what this step trains on: the length of each sample in tokens, frames or the like.
+
+        With it, uneven batches are told from a slow device.
+        """
+        if self._recording is not None:
+            with quiet("the lengths of this batch are not kept"):
+                self._recording.note(lengths, modality)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Mark a part of the step, such as "rollout", "update" or "evaluation"."""
+        mark = None
+        if self._recording is not None:
+            with quiet("a phase is not marked"):
+                mark = marked(f"{PHASE} {name}")
+        try:
+            yield
+        finally:
+            if mark is not None:
+                with quiet("a phase is not marked"):
+                    mark.__exit__(None, None, None)
+
+    def _begin(self, step: int = 0) -> None:
+        """Start recording; the current step is this one. Until all of it has worked, it is off."""
+        self._is_off = True
+        with quiet("recording could not begin"):
+            who = identity(self._given.rank, self._given.world_size)
+            folder = claimed(self._run_dir, who.rank, self._given.attempt, job_key())
+            describe = partial(described, who, folder, self._given.layout)
+            self._recording = Recording(folder, who, self._plan, describe, step=step)
+            self._recording.begin()
+            self._is_off = False
+
+    def _advance(self, dur_ns: int) -> None:
+        if self._recording is None:
+            self._begin(step=1)
+            return
+        self._is_off = True
+        with quiet("recording is given up", self._recording.give_up):
+            self._recording.on_step(dur_ns)
+            self._is_off = False
+
+    def _close(self) -> None:
+        recording, self._recording, self._is_off = self._recording, None, True
+        if recording is None:
+            return
+        with quiet("the last window is lost", recording.give_up):
+            recording.close()
+        with quiet("conversion"):
+            recording.finish(FINISH_S)

@@ -1,0 +1,112 @@
+"""One use of torch's profiler: some steps of a loop into one file, whatever version torch has."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+EXPERIMENTAL = {"enable_cuda_sync_events": True, "trace_only": True}
+"""Options that torch has under this name in some versions only: synchronisations are recorded, and
+no Python object is made for each event."""
+
+
+def is_busy() -> bool:
+    """Whether another profiler of torch is running in this process: there can be one."""
+    import torch  # noqa: PLC0415 - the job has it loaded
+
+    enabled = getattr(torch.autograd, "_profiler_enabled", None)
+    return bool(enabled()) if enabled is not None else False
+
+
+class StepProfiler:
+    """Records the steps `first` to `first + n_steps - 1` into `path`.
+
+    The step before them warms the profiler up. Call `step` at the end of every step from that one
+    on, with no step left out.
+    """
+
+    def __init__(self, path: Path, first: int, n_steps: int, options: dict[str, bool]) -> None:
+        """Start warming up; the current step is `first - 1`.
+
+        Args:
+            path: of the JSON to write.
+            first: the first step recorded, in the loop's own numbers.
+            n_steps: how many.
+            options: of `torch.profiler.profile`, such as `record_shapes`.
+        """
+        from torch import profiler  # noqa: PLC0415
+
+        self._path = path
+        self._actions = _schedule(profiler.ProfilerAction, first, n_steps)
+        self.is_recording = False
+        self.is_saved = False
+        self.save_ns = 0
+        self._profile: Any = profiler.profile(
+            schedule=self._actions,
+            on_trace_ready=self._save,
+            experimental_config=experimental(EXPERIMENTAL),
+            **options,
+        )
+        self._profile.step_num = first - 1  # marks carry the loop's own numbers
+        self._profile.start()
+
+    def step(self) -> None:
+        """The current step has ended."""
+        self._profile.step()
+        recording = type(self._profile.current_action)
+        self.is_recording = self._profile.current_action in {
+            recording.RECORD,
+            recording.RECORD_AND_SAVE,
+        }
+
+    def close(self) -> None:
+        """Stop; what was recorded so far is saved if it is not yet."""
+        self.is_recording = False
+        if self._profile is not None:
+            self._profile.stop()
+            self._profile.profiler = None  # the events, which a cycle would keep for long
+            self._profile = None
+
+    def _save(self, profile: Any) -> None:
+        if self.is_saved:
+            return
+        started_ns = time.perf_counter_ns()
+        profile.export_chrome_trace(str(self._path))
+        self.save_ns = time.perf_counter_ns() - started_ns
+        self.is_saved = True
+
+
+def experimental(wanted: dict[str, bool]) -> Any:
+    """The experimental options that this torch has; None where it has none of them."""
+    try:
+        from torch._C._profiler import _ExperimentalConfig  # noqa: PLC0415
+    except ImportError:
+        return None
+    described = (_ExperimentalConfig.__init__.__doc__ or "") + _signature(_ExperimentalConfig)
+    known = {name: value for name, value in wanted.items() if name in described}
+    return _ExperimentalConfig(**known) if known else None
+
+
+def _signature(kind: Any) -> str:
+    try:
+        return str(inspect.signature(kind))
+    except (TypeError, ValueError):  # a compiled class: its docstring has the signature
+        return ""
+
+
+def _schedule(action: Any, first: int, n_steps: int) -> Callable[[int], Any]:
+    """Warm up in the step before the first, save at the end of the last."""
+
+    def at(step: int) -> Any:
+        if step == first - 1:
+            return action.WARMUP
+        if first <= step < first + n_steps - 1:
+            return action.RECORD
+        return action.RECORD_AND_SAVE if step == first + n_steps - 1 else action.NONE
+
+    return at

@@ -1,0 +1,259 @@
+"""The windows of one rank: when they are, what they may take, and what is left of them on disk.
+
+Below the folder of an attempt, each window is a run of its own, `step=000100`. What the profiler
+writes waits in `raw/` there until it is converted.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit import facts
+from tracekit.collectors.clocks.pairs import clock_pair
+from tracekit.collectors.live import converter
+from tracekit.collectors.live._guard import log
+from tracekit.collectors.live.attempt import facts_path
+from tracekit.collectors.live.identity import Identity
+from tracekit.collectors.live.limits import (
+    MAX_STACK_STEPS,
+    Limits,
+    Probe,
+    allowed_steps,
+    probed,
+    why_no_room,
+)
+from tracekit.collectors.live.marks import GcMarks
+from tracekit.collectors.live.profiler import StepProfiler, is_busy
+from tracekit.facts import ClockPair, Facts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+PROBE_BEFORE = 2
+"""The probe records the step this many before the first window: it ends before that warms up."""
+N_BEFORE = 20
+"""Durations of steps that are kept to compare a window with."""
+MAX_SAMPLES = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Which steps to record: `steps` from `wait` on, again after `every` more; null: once.
+
+    `options` are those of `torch.profiler.profile`.
+    """
+
+    steps: int
+    wait: int
+    every: int | None
+    options: dict[str, bool]
+    limits: Limits
+    keeps_raw: bool
+
+    def first_after(self, step: int) -> int | None:
+        """First step of the next window that can still warm up in `step` or later; null: none."""
+        if step < self.wait:
+            return self.wait
+        if self.every is None:
+            return None
+        n_behind = (step - self.wait) // self.every + 1
+        return self.wait + n_behind * self.every
+
+
+@dataclass(slots=True)
+class Recording:
+    """Records the windows of one rank. `on_step` is called at the end of every step.
+
+    `describe` says what the rank knows of itself by then.
+    """
+
+    attempt: Path
+    who: Identity
+    plan: Plan
+    describe: Callable[[], Facts]
+    step: int = 0
+    _samples: deque[facts.Sample] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
+    _converters: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _probe: Probe | None = None
+    _open: _Open | None = None
+    _probing: StepProfiler | None = None
+    _spent_bytes: int = 0
+    _is_over: bool = False
+    _marks: GcMarks = field(default_factory=GcMarks)
+    _before_ns: deque[int] = field(default_factory=lambda: deque(maxlen=N_BEFORE))
+
+    def begin(self) -> None:
+        """Before the first step: a window that begins at once warms up now."""
+        facts.write(facts_path(self.attempt, self.who.rank), self.describe())
+        self._maybe_open(self.step)
+
+    def note(self, lengths: Iterable[int], modality: str | None) -> None:
+        """What the current step trains on."""
+        whole = tuple(map(int, lengths))
+        self._samples.append(
+            facts.Sample(step=self.step, at_ns=time.time_ns(), lengths=whole, modality=modality)
+        )
+
+    def on_step(self, dur_ns: int) -> None:
+        """The current step took so long and has ended."""
+        ended, self.step = self.step, self.step + 1
+        if self._probing is not None:
+            self._step_probe(self._probing)
+        elif self._open is not None:
+            self._step_window(self._open, ended, dur_ns)
+        else:
+            self._before_ns.append(dur_ns)
+        if self._open is None and self._probing is None and not self._is_over:
+            self._maybe_open(self.step)
+
+    def close(self) -> None:
+        """The loop has ended: save what a window holds so far."""
+        self._is_over = True
+        if self._probing is not None:
+            self._end_probe(self._probing)
+        elif self._open is not None:
+            self._end_window(self._open)
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait for conversions that this rank started; after that they go on by themselves."""
+        until_s = time.monotonic() + timeout_s
+        for process in self._converters:
+            process.wait(max(until_s - time.monotonic(), 0.0))
+
+    def give_up(self) -> None:
+        """After a fault: stop the profiler, record nothing more."""
+        self._is_over = True
+        self._marks.stop()
+        for profiler in (self._probing, self._open.profiler if self._open else None):
+            if profiler is not None:
+                profiler.close()
+        self._probing = self._open = None
+
+    def _maybe_open(self, step: int) -> None:
+        """Start what warms up in this step: the probe, or a window."""
+        first = self.plan.first_after(step)
+        if first is None:
+            self._is_over = True
+        elif step == first - 1:
+            self._open_window(first)
+        elif self._probe is None and step + 1 == first - PROBE_BEFORE and not is_busy():
+            self._probing = StepProfiler(self._probe_path, step + 1, 1, self.plan.options)
+
+    @property
+    def _probe_path(self) -> Path:
+        return self.attempt / f".probe-{self.who.rank:06d}.json"
+
+    def _step_probe(self, profiler: StepProfiler) -> None:
+        profiler.step()
+        if profiler.is_saved:
+            self._end_probe(profiler)
+
+    def _end_probe(self, profiler: StepProfiler) -> None:
+        self._probing = None
+        profiler.close()
+        if self._probe_path.exists():
+            self._probe = probed(self._probe_path)
+            self._probe_path.unlink()
+
+    def _open_window(self, first: int) -> None:
+        wanted = self.plan.steps
+        notes = []
+        if self.plan.options.get("with_stack") and wanted > MAX_STACK_STEPS:
+            notes.append(f"{MAX_STACK_STEPS} steps instead of {wanted}: with_stack takes so much")
+            wanted = MAX_STACK_STEPS
+        n_steps, why = allowed_steps(wanted, self._probe, self.plan.limits)
+        why_none = (
+            "another profiler of torch is running in this process"
+            if is_busy()
+            else why_no_room(
+                self.attempt, self._probe, n_steps, self._spent_bytes, self.plan.limits
+            )
+        )
+        if n_steps == 0 or why_none:
+            log.warning("tracekit: step %d is not recorded: %s", first, why_none or why)
+            return
+        notes = [note for note in (*notes, why) if note]
+        for note in notes:
+            log.warning("tracekit: %s", note)
+        folder = self.attempt / f"step={first:08d}"
+        (folder / "raw").mkdir(parents=True, exist_ok=True)
+        path = folder / "raw" / f"rank={self.who.rank:06d}.json"
+        self._open = _Open(
+            profiler=StepProfiler(path, first, n_steps, self.plan.options),
+            folder=folder,
+            path=path,
+            first=first,
+            n_steps=n_steps,
+            started_ns=time.time_ns(),
+            clock=clock_pair(),
+            notes=tuple(notes),
+        )
+
+    def _step_window(self, window: _Open, ended: int, dur_ns: int) -> None:
+        if ended >= window.first:
+            window.during_ns.append(dur_ns)
+        window.profiler.step()
+        if window.profiler.is_recording:
+            self._marks.start()
+        else:
+            self._marks.stop()
+        if window.profiler.is_saved:
+            self._end_window(window)
+
+    def _end_window(self, window: _Open) -> None:
+        self._open = None
+        self._marks.stop()
+        window.profiler.close()
+        if not window.path.exists():
+            log.warning("tracekit: step %d is not recorded: the loop ended before", window.first)
+            return
+        size_bytes = window.path.stat().st_size
+        self._spent_bytes += size_bytes
+        facts.write(
+            window.path.with_suffix(".window.json"),
+            facts.Window(
+                rank=self.who.rank,
+                world_size=self.who.world_size,
+                first_step=window.first,
+                n_steps=len(window.during_ns),
+                is_whole=len(window.during_ns) == window.n_steps,
+                started_ns=window.started_ns,
+                ended_ns=time.time_ns(),
+                size_bytes=size_bytes,
+                save_ns=window.profiler.save_ns,
+                before_ns=tuple(self._before_ns),
+                during_ns=tuple(window.during_ns),
+                samples=tuple(each for each in self._samples if each.step >= window.first),
+                clocks=(window.clock, clock_pair()),
+                notes=window.notes,
+            ),
+        )
+        self._samples.clear()
+        facts.write(facts_path(self.attempt, self.who.rank), self.describe())
+        self._converters = [each for each in self._converters if each.poll() is None]
+        self._converters.append(
+            converter.started(window.folder, self.who.rank, keeps_raw=self.plan.keeps_raw)
+        )
+        log.info("tracekit: steps %d to %d recorded", window.first, window.first + window.n_steps)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Open:
+    """A window while it is recorded."""
+
+    profiler: StepProfiler
+    folder: Path
+    path: Path
+    first: int
+    n_steps: int
+    started_ns: int
+    clock: ClockPair
+    notes: tuple[str, ...]
+    during_ns: list[int] = field(default_factory=list)

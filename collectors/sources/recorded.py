@@ -1,0 +1,328 @@
+"""What a hook recorded → runs: `RUN_DIR/attempt=0/step=00000010/` is one, of one window of steps.
+
+Each rank's part waits in `raw/` there until it is converted, by a process that the hook starts or,
+where that was killed, by `tracekit convert RUN_DIR`. Both may work on the same window at once.
+
+Run:
+    python -m tracekit.collectors.sources.recorded WINDOW --rank 3
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from tracekit import facts
+from tracekit.collectors import Options, RankFile
+from tracekit.collectors.kineto import COLLECTOR
+from tracekit.collectors.sources.conversion import converted
+from tracekit.errors import InputError, TracekitError, UsageError
+from tracekit.schema import SAMPLES
+from tracekit.store import (
+    MANIFEST,
+    RAW,
+    Capture,
+    Check,
+    Manifest,
+    Run,
+    capture_path,
+    path_text,
+    read_json,
+    tracekit_version,
+    write_json,
+    write_table,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+JOB = "job.json"
+_NICE = 19
+RECORD_HINT = "Record with tracekit.collect(run_dir) around the training loop."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """When an attempt began, Unix ns: the epoch of its runs; and what tells launches apart."""
+
+    key: str
+    created_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowFolder:
+    """One window of a recording: the folder of its run, its attempt and its first step."""
+
+    folder: Path
+    attempt: int
+    step: int
+
+    @property
+    def name(self) -> str:
+        """What `--run` calls it."""
+        return f"{self.folder.parent.name}/{self.folder.name}"
+
+    @property
+    def raw(self) -> tuple[Path, ...]:
+        """Traces that are not converted yet, by rank; those that a kill cut off among them."""
+        whole = {_rank_of(path): path for path in (self.folder / RAW).glob("rank=??????.json")}
+        cut = {_rank_of(path): path for path in (self.folder / RAW).glob("rank=??????.json.tmp*")}
+        return tuple(path for _, path in sorted((cut | whole).items()))
+
+
+def is_recording(folder: Path) -> bool:
+    """Whether a hook recorded there."""
+    return any(folder.glob(f"attempt=*/{JOB}"))
+
+
+def windows(folder: Path) -> tuple[WindowFolder, ...]:
+    """Windows of a recording that hold anything, in order of attempt and step."""
+    found = []
+    for path in folder.glob("attempt=*/step=*"):
+        attempt, step = (part.name.partition("=")[2] for part in (path.parent, path))
+        if attempt.isdecimal() and step.isdecimal():
+            window = WindowFolder(folder=path, attempt=int(attempt), step=int(step))
+            if window.raw or any((path / "captures").glob("*.json")):
+                found.append(window)
+    return tuple(sorted(found, key=lambda window: (window.attempt, window.step)))
+
+
+def picked(folder: Path, name: str | None) -> WindowFolder:
+    """The window of that name, or the last one.
+
+    Raises:
+        InputError: nothing has been recorded.
+        UsageError: no window is called so.
+    """
+    found = windows(folder)
+    if not found:
+        raise InputError(
+            f"{folder}: recorded nothing yet: {_why_nothing(folder)}", hint=RECORD_HINT
+        )
+    if name is None:
+        return found[-1]
+    for window in found:
+        if window.name == name:
+            return window
+    names = ", ".join(window.name for window in found)
+    raise UsageError(f"--run {name}: no such window", hint=f"Windows here: {names}")
+
+
+def finished(
+    window: WindowFolder,
+    *,
+    rank: int | None = None,
+    keeps_raw: bool = False,
+    on_capture: Callable[[Capture], None] | None = None,
+) -> Run:
+    """Convert what waits, of one rank or of all, and write the manifest of all that is there.
+
+    Raises:
+        InputError: no rank can be read.
+    """
+    job = read_json(window.folder.parent / JOB, Job)
+    failures: list[TracekitError] = []
+    for path in window.raw:
+        if rank not in {None, _rank_of(path)}:
+            continue
+        outcome = _converted(window, path, job, keeps_raw=keeps_raw)
+        if isinstance(outcome, TracekitError):
+            failures.append(outcome)
+        elif on_capture is not None:
+            on_capture(outcome)
+    return _run(window, job, failures)
+
+
+def _converted(
+    window: WindowFolder, path: Path, job: Job, *, keeps_raw: bool
+) -> Capture | TracekitError:
+    """Convert one rank's trace and what lies beside it; then the trace is removed."""
+    rank = _rank_of(path)
+    who = _facts(window, rank)
+    told = _window(window, rank)
+    file = RankFile(
+        path=path,
+        rank=rank,
+        rank_source="hook",
+        world_size=who.world_size if who else None,
+        host=who.host if who else None,
+    )
+    options = Options(epoch_ns=job.created_ns)
+    outcome = converted(COLLECTOR, window.folder, options, file)
+    if isinstance(outcome, TracekitError):
+        return outcome
+    n_rows = dict(outcome.n_rows)
+    for table, rows in (("samples", _samples(told, job.created_ns)),):
+        write_table(window.folder, table, rank, rows)
+        if rows.height:
+            n_rows[table] = rows.height
+    capture = replace(
+        outcome,
+        n_rows=n_rows,
+        host=who.host if who else outcome.host,
+        world_size=who.world_size if who else outcome.world_size,
+        versions=outcome.versions | (who.versions if who else {}),
+        facts=who,
+        quality=(*outcome.quality, *_checks(told)),
+    )
+    write_json(capture_path(window.folder, rank), capture)
+    if not keeps_raw:
+        for each in (window.folder / RAW).glob(f"rank={rank:06d}.*"):
+            each.unlink(missing_ok=True)
+    return capture
+
+
+def _samples(window: facts.Window | None, epoch_ns: int) -> pl.DataFrame:
+    """Rows of `samples`."""
+    rows = []
+    calls: dict[int, int] = {}
+    for sample in window.samples if window else ():
+        batch = calls.get(sample.step, 0)
+        calls[sample.step] = batch + 1
+        rows += [
+            (sample.at_ns - epoch_ns, sample.step, batch, length, sample.modality)
+            for length in sample.lengths
+        ]
+    return pl.DataFrame(rows, schema=SAMPLES.schema, orient="row")
+
+
+def _checks(window: facts.Window | None) -> Iterable[Check]:
+    """What the hook noted: a window that is short, and what recording cost."""
+    if window is None:
+        detail = "the job was killed while it was written; its end may be missing"
+        yield Check(check="window not closed", severity="warning", count=1, detail=detail)
+        return
+    for note in window.notes:
+        yield Check(check="window shorter than asked for", severity="info", count=1, detail=note)
+    if not window.is_whole:
+        detail = f"the loop ended after {window.n_steps} of its steps"
+        yield Check(check="window cut", severity="info", count=1, detail=detail)
+    if window.before_ns and window.during_ns:
+        before, during = (_median(each) for each in (window.before_ns, window.during_ns))
+        share = during / max(before, 1) - 1
+        yield Check(
+            check="cost of recording",
+            severity="info",
+            count=window.n_steps,
+            detail=f"a step took {during / 1e6:,.1f} ms while it was recorded and "
+            f"{before / 1e6:,.1f} ms before ({share:+.0%}); saving took "
+            f"{window.save_ns / 1e6:,.0f} ms",
+        )
+
+
+def _median(values: tuple[int, ...]) -> int:
+    return sorted(values)[len(values) // 2]
+
+
+def _run(window: WindowFolder, job: Job, failures: list[TracekitError]) -> Run:
+    """The run of all ranks that are converted by now.
+
+    Other ranks' converters write it too: whoever finds more than it has written writes again, so
+    that the last one to look leaves it whole.
+    """
+    folder = window.folder
+    while True:
+        paths = sorted((folder / "captures").glob("*.json"))
+        captures = [read_json(path, Capture) for path in paths]
+        if not captures:
+            raise failures[0] if failures else InputError(f"{folder}: no rank is converted yet")
+        manifest = _manifest(window, job, captures, failures)
+        write_json(folder / MANIFEST, manifest)
+        if sorted((folder / "captures").glob("*.json")) == paths:
+            return Run(folder, manifest)
+
+
+def _manifest(
+    window: WindowFolder, job: Job, captures: list[Capture], failures: list[TracekitError]
+) -> Manifest:
+    known = [capture.facts for capture in captures if capture.facts is not None]
+    world_size = max(
+        [capture.world_size or 0 for capture in captures]
+        + [capture.rank + 1 for capture in captures]
+    )
+    ranks = {capture.rank for capture in captures}
+    missing = tuple(rank for rank in range(world_size) if rank not in ranks)
+    others = [f"not converted: {failure.message}" for failure in failures]
+    waiting = [_rank_of(path) for path in window.raw if _rank_of(path) not in ranks]
+    if waiting and not failures:
+        others.append(f"recorded, not converted yet: rank {', '.join(map(str, waiting[:8]))}")
+    return Manifest(
+        tracekit_version=tracekit_version(),
+        name=window.name,
+        source=path_text(window.folder.parents[1].absolute()),
+        epoch_ns=job.created_ns,
+        world_size=world_size,
+        captures=tuple(captures),
+        missing_ranks=missing,
+        layout=known[0].layout.sizes if known else {},
+        environment=_common([each.environment for each in known]),
+        other_runs=tuple(
+            each.name for each in windows(window.folder.parents[1]) if each.name != window.name
+        ),
+        others=tuple(others),
+    )
+
+
+def _common(all_ranks: list[dict[str, str]]) -> dict[str, str]:
+    """Variables that have the same value on all ranks."""
+    if not all_ranks:
+        return {}
+    return {
+        name: value
+        for name, value in all_ranks[0].items()
+        if all(other.get(name) == value for other in all_ranks)
+    }
+
+
+def _facts(window: WindowFolder, rank: int) -> facts.Facts | None:
+    """The rank's facts; null where it was killed before it knew them."""
+    path = window.folder.parent / "ranks" / f"rank={rank:06d}.json"
+    try:
+        return read_json(path, facts.Facts)
+    except InputError:
+        return None
+
+
+def _window(window: WindowFolder, rank: int) -> facts.Window | None:
+    path = window.folder / RAW / f"rank={rank:06d}.window.json"
+    try:
+        return read_json(path, facts.Window)
+    except InputError:
+        return None
+
+
+def _why_nothing(folder: Path) -> str:
+    ranks = list(folder.glob("attempt=*/ranks/*.json"))
+    return f"{len(ranks)} ranks began, and none came to its first window"
+
+
+def _rank_of(path: Path) -> int:
+    return int(path.name[len("rank=") : len("rank=") + 6])
+
+
+def main() -> None:
+    """Convert one rank's part of a window, yielding to everything else on the machine."""
+    import argparse  # noqa: PLC0415
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("window", type=Path)
+    parser.add_argument("--rank", type=int)
+    parser.add_argument("--keep-raw", action="store_true")
+    chosen = parser.parse_args()
+    os.nice(_NICE)
+    folder: Path = chosen.window
+    attempt, step = (part.name.partition("=")[2] for part in (folder.parent, folder))
+    window = WindowFolder(folder=folder, attempt=int(attempt), step=int(step))
+    try:
+        finished(window, rank=chosen.rank, keeps_raw=chosen.keep_raw)
+    except TracekitError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
