@@ -80,11 +80,16 @@ def _devices(nvml: Any, wanted: Sequence[str] | None) -> list[tuple[Device, Any]
                 uuid=uuid,
                 index=index,
                 name=nvml.nvmlDeviceGetName(handle),
-                pci_bus_id=nvml.nvmlDeviceGetPciInfo(handle).busId.decode(),
+                pci_bus_id=_text(nvml.nvmlDeviceGetPciInfo(handle).busId),
                 driver=driver,
             )
             found.append((device, handle))
     return found
+
+
+def _text(value: str | bytes) -> str:
+    """A member of a struct: bytes or text, by the version of the binding."""
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _calls(

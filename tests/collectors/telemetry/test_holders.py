@@ -68,12 +68,15 @@ def test_without_proc_there_is_no_program(tmp_path):
     assert holders(tmp_path / "none", {}) == ()
 
 
-def test_a_process_of_this_machine_is_found(tmp_path):
+def test_a_process_of_this_machine_is_found(tmp_path, wait_for):
     program = tmp_path / "nv-hostengine"
     program.symlink_to("/bin/sleep")
+
+    def pids():
+        return [holder.pid for holder in holders(Path("/proc"), os.environ)]
+
     with subprocess.Popen([program, "60"]) as running:
         try:
-            found = [holder.pid for holder in holders(Path("/proc"), os.environ)]
+            wait_for(lambda: running.pid in pids())
         finally:
             running.kill()
-    assert running.pid in found
