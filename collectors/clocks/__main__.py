@@ -52,7 +52,7 @@ class _Job:
 def main(
     arguments: Sequence[str] | None = None, *, now_ns: Callable[[], int] = time.time_ns
 ) -> int:
-    """Record this host's clock until the job is over; the exit code is 1 where it cannot be written.
+    """Record this host's clock until the job is over; the exit code is 1 where it cannot be.
 
     Args:
         arguments: of the command line.
