@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 log = logging.getLogger(__name__)
+_N_ROWS = 1 << 17
+"""Rows that are Python objects at a time: a full file holds millions."""
 
 
 class _Line(msgspec.Struct):
@@ -45,27 +48,30 @@ def telemetry_rows(
         with_host: Whether to keep the rows of the host.
 
     Returns:
-        Columns of TELEMETRY, sorted by end, device, metric and part. Lines that are damaged are
-        left out, and counted in the log.
+        Columns of TELEMETRY, sorted by end, device (first the host), metric and part. Lines that
+        are damaged are left out, and counted in the log.
     """
-    columns: dict[str, list[object]] = {column.name: [] for column in TELEMETRY.columns}
+    rows = _rows(path, epoch_ns, devices, with_host=with_host)
+    frames = [TELEMETRY.empty()]
+    while batch := list(islice(rows, _N_ROWS)):
+        frames.append(pl.DataFrame(batch, schema=TELEMETRY.schema, orient="row"))
+    return pl.concat(frames).sort("end_ns", "device_uuid", "metric", "part", maintain_order=True)
+
+
+def _rows(
+    path: Path, epoch_ns: int, devices: Sequence[str] | None, *, with_host: bool
+) -> Iterator[tuple[int, int, str | None, str | None, str, float, str]]:
+    """The samples of a file in its order, one tuple a row."""
     for line in _lines(path):
         is_kept = with_host if line.device is None else is_wanted(line.device, devices)
         if not is_kept:
             continue
+        at_ns = line.at_ns - epoch_ns
         for metric, value in line.values.items():
             stamped = value if isinstance(value, tuple) else (value, -line.dur_ns, 0)
             number, start_ns, end_ns = stamped
-            columns["start_ns"].append(line.at_ns + start_ns - epoch_ns)
-            columns["end_ns"].append(line.at_ns + end_ns - epoch_ns)
-            columns["device_uuid"].append(line.device)
-            columns["part"].append(line.part)
-            columns["metric"].append(metric)
-            columns["value"].append(number)
-            columns["source"].append(line.source)
-    return pl.DataFrame(columns, schema=TELEMETRY.schema).sort(
-        "end_ns", "device_uuid", "metric", "part", maintain_order=True
-    )
+            times = (at_ns + start_ns, at_ns + end_ns)
+            yield (*times, line.device, line.part, metric, float(number), line.source)
 
 
 def _lines(path: Path) -> Iterator[_Line]:

@@ -56,9 +56,7 @@ def opened(
         calls, failing = _calls(nvml, handle, uuid, has_energy=has_energy)
         lacks += [each for each in (*without, *failing) if each.metric not in calls]
         reads.append(partial(nvml_fields.samples, nvml, handle, uuid, fields, counters, now_ns))
-        reads += [
-            partial(_called, call, metric, uuid, counters, now_ns) for metric, call in calls.items()
-        ]
+        reads.append(partial(_called, nvml, calls, uuid, counters, now_ns))
     monitors, without_gpm = nvml_gpm.opened(nvml, handles, now_ns)
     reads += [partial(nvml_gpm.samples, nvml, monitor, now_ns) for monitor in monitors]
     return Source(
@@ -134,31 +132,40 @@ def _bound(nvml: Any, handle: Any, name: str, *arguments: Any) -> Callable[[], f
 
 
 def _called(
-    call: Callable[[], float],
-    metric: str,
+    nvml: Any,
+    calls: dict[str, Callable[[], float]],
     uuid: str,
     counters: Counters,
     now_ns: Callable[[], int],
 ) -> list[Sample]:
-    value, end_ns = call(), now_ns()
-    start_ns = end_ns
-    if metric.endswith("_busy_share"):
-        start_ns -= _UTILIZATION_WINDOW_NS
-    if metric == "energy_j":
-        gain = counters.gain((uuid, metric), end_ns, int(value), most_per_s=_ENERGY_MOST_MJ_PER_S)
-        if gain is None:
-            return []
-        start_ns, value = gain.start_ns, gain.value / 1000
-    return [
-        Sample(
-            metric=metric,
-            value=value,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            source=SOURCE,
-            device_uuid=uuid,
+    """One sample of each call that answers, all with one stamp: they take some µs each."""
+    end_ns = now_ns()
+    found = []
+    for metric, call in calls.items():
+        try:
+            value = call()
+        except nvml.NVMLError:
+            continue
+        start_ns = end_ns
+        if metric.endswith("_busy_share"):
+            start_ns -= _UTILIZATION_WINDOW_NS
+        if metric == "energy_j":
+            used_mj = int(value)
+            gain = counters.gain((uuid, metric), end_ns, used_mj, most_per_s=_ENERGY_MOST_MJ_PER_S)
+            if gain is None:
+                continue
+            start_ns, value = gain.start_ns, gain.value / 1000
+        found.append(
+            Sample(
+                metric=metric,
+                value=value,
+                start_ns=start_ns,
+                end_ns=end_ns,
+                source=SOURCE,
+                device_uuid=uuid,
+            )
         )
-    ]
+    return found
 
 
 def _read(nvml: Any, reads: list[Callable[[], list[Sample]]]) -> list[Sample]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,10 @@ class Output:
         """
         if self.size_bytes + len(lines) > self.most_bytes - _RESERVED_BYTES:
             raise Full
-        self.size_bytes += os.write(self._file, lines)
+        n_bytes = os.write(self._file, lines)
+        self.size_bytes += n_bytes
+        if n_bytes < len(lines):
+            raise OSError(errno.ENOSPC, "the disk is full")
 
     def write_last(self, line: bytes) -> None:
         """Append the line that room was reserved for.

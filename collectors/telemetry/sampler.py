@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 from tracekit.collectors.telemetry import amd, host, host_proc, infiniband, nvml
 from tracekit.collectors.telemetry.metrics import THROTTLE_REASONS, UNITS
 from tracekit.collectors.telemetry.output import Full, Output
-from tracekit.collectors.telemetry.samples import Source, UnavailableError, json_line, lines
+from tracekit.collectors.telemetry.samples import (
+    Source,
+    UnavailableError,
+    is_wanted,
+    json_line,
+    lines,
+)
 from tracekit.collectors.telemetry.schedule import next_tick
 
 if TYPE_CHECKING:
@@ -117,7 +123,7 @@ def _why(
 
 
 def opened_sources(options: Options) -> tuple[tuple[Source, ...], dict[str, str]]:
-    """Sources that are there, and why others are not."""
+    """Sources that are there, and why others, and devices asked for, are not."""
     wanted = options.devices or None
     openers: dict[str, Callable[[], Source]] = {
         nvml.SOURCE: lambda: nvml.opened(wanted, options.every_ns),
@@ -134,6 +140,10 @@ def opened_sources(options: Options) -> tuple[tuple[Source, ...], dict[str, str]
             missing[name] = str(error)
         except Exception as error:  # noqa: BLE001 - a broken driver must not hide the host
             missing[name] = f"{type(error).__name__}: {error}"
+    there = [device.uuid for source in found for device in source.devices]
+    for uuid in options.devices:
+        if not any(is_wanted(each, [uuid]) for each in there):
+            missing[uuid] = "no such device on this host"
     return tuple(found), missing
 
 
@@ -185,8 +195,6 @@ def be_humble() -> None:
     """Take the CPU and the disk only when no one else wants them."""
     with suppress(OSError):
         os.nice(19)
-    try:
+    with suppress(Exception):  # not installed, not of this system, not allowed: it matters little
         psutil = importlib.import_module("psutil")
         psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
-    except (ImportError, AttributeError, OSError):  # psutil has no ionice on macOS
-        return

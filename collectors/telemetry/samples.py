@@ -99,12 +99,17 @@ def _line(group: list[Sample]) -> dict[str, Any]:
         "at_ns": at_ns,
         **({"dur_ns": dur_ns} if dur_ns else {}),
         "values": {
-            sample.metric: sample.value
+            sample.metric: _short(sample.value)
             if (sample.start_ns, sample.end_ns) == (at_ns - dur_ns, at_ns)
-            else [sample.value, sample.start_ns - at_ns, sample.end_ns - at_ns]
+            else [_short(sample.value), sample.start_ns - at_ns, sample.end_ns - at_ns]
             for sample in group
         },
     }
+
+
+def _short(value: float) -> float:
+    """Nine digits of a fraction: more are noise, and a third of the file."""
+    return value if isinstance(value, int) else float(f"{value:.9g}")
 
 
 def json_line(value: dict[str, Any]) -> bytes:

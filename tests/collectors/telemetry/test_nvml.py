@@ -171,6 +171,18 @@ def test_a_binding_of_another_version_lacks_what_it_does_not_name(monkeypatch):
     assert "power_mean_w" in of(source.read())
 
 
+@pytest.mark.usefixtures("fake_nvml")
+def test_a_driver_that_knows_no_field_values_leaves_the_calls(monkeypatch):
+    def unknown(*_):
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetFieldValues", unknown)
+    source = nvml.opened([HOPPER], TENTH_NS)
+    lacks = {lack.metric: lack.reason for lack in source.lacks}
+    assert lacks["power_w"] == "Function Not Found"
+    assert "temperature_c" in of(source.read())
+
+
 def test_a_device_that_is_lost_leaves_the_others(source, monkeypatch):
     real = pynvml.nvmlDeviceGetFieldValues
     calls = iter([pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST), None])

@@ -7,14 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
+import psutil
 import pytest
 
 from tracekit.collectors.telemetry import sampler
 from tracekit.collectors.telemetry.__main__ import options
 from tracekit.collectors.telemetry.metrics import UNITS
-
-pytestmark = pytest.mark.filterwarnings("error")
 
 
 @pytest.fixture
@@ -49,6 +49,14 @@ def test_the_header_says_what_there_is_and_what_not(start, wait_for, out, parsed
     assert header["lacks"]["GPU-bbbbbbbb-0000"]["energy_j"] == "Not Supported"
     assert header["units"] == UNITS
     assert (header["every_ns"], header["parent_pid"]) == (10**9, os.getpid())
+
+
+def test_a_device_that_is_not_there_is_named(start, wait_for, out, parsed):
+    start("--device", "bbbbbbbb-0000", "--device", "GPU-c")
+    wait_for(lambda: n_lines(out) > 1)
+    header = parsed(out)[0]
+    assert [device["uuid"] for device in header["devices"]] == ["GPU-bbbbbbbb-0000"]
+    assert header["missing"]["GPU-c"] == "no such device on this host"
 
 
 def test_without_a_driver_the_host_is_sampled_alone(start, wait_for, out, parsed):
@@ -97,8 +105,11 @@ def test_it_ends_when_its_folder_is_gone(start, wait_for, tmp_path):
     assert process.wait(10) == 0
 
 
+def test_a_full_disk_ends_it(start):
+    assert start(out=Path("/dev/full")).wait(10) == 0
+
+
 def test_it_is_the_last_to_get_the_cpu_and_the_disk(start, wait_for, out):
-    psutil = pytest.importorskip("psutil")
     process = start()
     wait_for(lambda: n_lines(out) > 1)
     seen = psutil.Process(process.pid)
@@ -153,7 +164,6 @@ def test_a_source_that_breaks_leaves_the_others(out, monkeypatch):
 def test_ticks_that_are_late_are_missed_and_counted(out, monkeypatch):
     clock_ns = iter(range(0, 10**12, 35 * 10**5))  # each look is 3.5 ms later
     monkeypatch.setattr(sampler.time, "monotonic_ns", lambda: next(clock_ns))
-    monkeypatch.setattr(sampler.host_proc.time, "monotonic", lambda: 0.0)
     *_, last = sampled(out, monkeypatch, most_bytes=10_000)
     # Two looks a tick of 1 ms: one each 7 ms, so that six between are missed.
     assert last["n_ticks"] > 2
