@@ -30,7 +30,7 @@ SOURCE = "amdsmi"
 _ENERGY_MOST_UJ_PER_S = 10**10
 _UJ_PER_J = 10**6
 _BYTES_PER_MB = 1 << 20  # amdsmi.h says MB, the library divides by 1024 twice
-_CLOCK_WINDOW_NS = 10**9  # "averages over 1s" in amdsmi.h
+_MEAN_WINDOW_NS = 10**9  # of clocks "averages over 1s" in amdsmi.h, which says nothing of others
 _COUNTS_MOST_PER_S = 10**6
 _RESIDENCIES = {
     "throttled_power_s": "ppt_residency_acc",
@@ -122,7 +122,7 @@ def _means(reading: _Reading) -> dict[str, Callable[[], Any]]:
 
 
 def _samples(reading: _Reading) -> Iterator[Sample]:
-    for window_ns, calls in ((0, _points(reading)), (_CLOCK_WINDOW_NS, _means(reading))):
+    for window_ns, calls in ((0, _points(reading)), (_MEAN_WINDOW_NS, _means(reading))):
         for metric, call in calls.items():
             value = _number(reading.smi, call)
             if isinstance(value, int | float):

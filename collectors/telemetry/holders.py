@@ -1,8 +1,8 @@
 """Who else holds the performance counters of the GPUs, what that breaks, and how to end it.
 
 The counters of a GPU have one holder at a time. A second one fails, or the first loses events
-without a word, so this is looked up before a capture. Only processes of this PID
-namespace are seen; from inside a container, those of the host are not.
+without a word, so this is looked up before a capture. Only processes of this PID namespace are
+seen: from inside a container, those of the host are not.
 """
 
 from __future__ import annotations
