@@ -17,15 +17,20 @@ class Silent(Exception):  # noqa: N818 - as often an answer as an error
     """A program gave no answer; the message says why."""
 
 
+class Missing(Silent):
+    """There is no such program."""
+
+
 def output(machine: Machine, *command: str, timeout_s: float = PROGRAM_TIMEOUT_S) -> str:
     """What a program prints, found by the PATH of the machine.
 
     Raises:
-        Silent: it is not there, fails, or takes too long.
+        Missing: it is not there.
+        Silent: it fails, or takes too long.
     """
     path = shutil.which(command[0], path=machine.environment.get("PATH"))
     if path is None:
-        raise Silent(f"{command[0]} is not installed")
+        raise Missing(f"{command[0]} is not installed")
     try:
         done = subprocess.run(  # noqa: S603 - commands of this package, without a shell
             [path, *command[1:]],

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracekit.collectors.preflight import Answer, Check, Group, Machine, State
-from tracekit.collectors.preflight._programs import Silent, output
+from tracekit.collectors.preflight._programs import Missing, Silent, output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NVIDIA, AMD = "NVIDIA", "AMD"
+LIST = ("nvidia-smi", "-L")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +27,22 @@ class Device:
 
 
 def devices(machine: Machine) -> tuple[Device, ...]:
-    """What the kernel's drivers list, without loading any library of a vendor."""
+    """What drivers list in /proc and /sys; only where NVIDIA's lists none, its program is asked."""
     return (*_nvidia(machine), *_amd(machine))
 
 
 def _nvidia(machine: Machine) -> Iterator[Device]:
-    for path in sorted((machine.proc / "driver/nvidia/gpus").glob("*/information")):
+    paths = sorted((machine.proc / "driver/nvidia/gpus").glob("*/information"))
+    for path in paths:
         lines = path.read_text("utf-8", "replace").splitlines()
         parts = [line.partition(":") for line in lines]
         fields = {name.strip(): value.strip() for name, _, value in parts}
-        yield Device(NVIDIA, fields.get("Model", "GPU"), fields.get("GPU UUID", "unknown"))
+        yield Device(NVIDIA, fields.get("Model", "NVIDIA GPU"), fields.get("GPU UUID", "unknown"))
+    if not paths:
+        with suppress(Silent):
+            listed = output(machine, *LIST)
+            for name, uuid in re.findall(r"^GPU \d+: (.+) \(UUID: (\S+)\)", listed, re.MULTILINE):
+                yield Device(NVIDIA, name, uuid)
 
 
 def _amd(machine: Machine) -> Iterator[Device]:
@@ -45,17 +52,16 @@ def _amd(machine: Machine) -> Iterator[Device]:
         )
         if int(fields.get("simd_count", 0)) == 0:
             continue  # a CPU
-        name = "GPU"
+        name = "of an unknown kind"
         with suppress(OSError):
             name = (path.parent / "name").read_text("ascii", "replace").strip() or name
-        yield Device(AMD, name, f"GPU-{int(fields.get('unique_id', 0)):016x}")
+        yield Device(AMD, f"AMD GPU {name}", f"GPU-{int(fields.get('unique_id', 0)):016x}")
 
 
 def _look(machine: Machine) -> Iterator[Answer]:
     found = devices(machine)
     for device in found:
-        text = f"{device.vendor} {device.name} is there: {device.uuid}."
-        yield Answer(Group.RECORD, State.OK, text)
+        yield Answer(Group.RECORD, State.OK, f"{device.name} is there: {device.uuid}.")
     if not found:
         text = "No NVIDIA or AMD device is seen here: only the host can be recorded."
         fix = "Run it where the job runs: srun tracekit doctor, docker run --gpus all"
@@ -67,12 +73,13 @@ def _look(machine: Machine) -> Iterator[Answer]:
 def _driver(machine: Machine) -> Iterator[Answer]:
     """Whether the part of NVIDIA's driver that programs talk to fits the one in the kernel."""
     try:
-        output(machine, "nvidia-smi", "-L")
+        output(machine, *LIST)
+    except Missing:
+        return  # in containers it often is
     except Silent as error:
-        if "not installed" not in str(error):
-            text = f"The NVIDIA driver does not answer: {error.args[0].rstrip('.')}."
-            fix = "Restart the host, or install the library version of the kernel's driver"
-            yield Answer(Group.RECORD, State.PROBLEM, text, fix)
+        text = f"The NVIDIA driver does not answer: {str(error).rstrip('.')}."
+        fix = "Restart the host, or install the library version of the kernel's driver"
+        yield Answer(Group.RECORD, State.PROBLEM, text, fix)
 
 
 CHECK = Check(id="devices", look=_look)

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 20.0
 INSTALL = "pip install 'tracekit-gpu[telemetry]'"
+INSTALL_AMD = "pip install amdsmi, of the version of ROCm"
+SHOW = "docker run --gpus all --env NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+SHOW_AMD = "docker run --device /dev/kfd --device /dev/dri"
 
 _PROGRAM = """
 import json
@@ -45,9 +48,10 @@ def _look(machine: Machine) -> Iterator[Answer]:
         yield Answer(Group.RECORD, State.NOTE, text, f"Try: {INSTALL}")
         return
     vendors = {device.vendor for device in devices(machine)}
-    fix = "pip install amdsmi, of the version of ROCm"
-    yield from _of_devices("NVML", said["NVML"], INSTALL, is_wanted=NVIDIA in vendors)
-    yield from _of_devices("amdsmi", said["amdsmi"], fix, is_wanted=AMD in vendors)
+    yield from _of_devices("NVML", said["NVML"], (INSTALL, SHOW), is_wanted=NVIDIA in vendors)
+    yield from _of_devices(
+        "amdsmi", said["amdsmi"], (INSTALL_AMD, SHOW_AMD), is_wanted=AMD in vendors
+    )
     if isinstance(said["psutil"], int):
         yield Answer(Group.RECORD, State.OK, "psutil samples the processes of the host.")
     else:
@@ -55,13 +59,18 @@ def _look(machine: Machine) -> Iterator[Answer]:
         yield Answer(Group.RECORD, State.NOTE, text, INSTALL)
 
 
-def _of_devices(name: str, said: Any, install: str, *, is_wanted: bool) -> Iterator[Answer]:
-    """Said of a vendor whose devices are here, or whose library finds some."""
+def _of_devices(
+    name: str, said: Any, fixes: tuple[str, str], *, is_wanted: bool
+) -> Iterator[Answer]:
+    """Said of a vendor whose devices are here, or whose library finds some.
+
+    The fixes are for a library that is missing, and for one that finds nothing.
+    """
     if isinstance(said, int) and said > 0:
         yield Answer(Group.RECORD, State.OK, f"{name} samples {said} devices.")
     elif is_wanted:
         why = "it finds no device" if isinstance(said, int) else said
-        fix = install if why == "not installed" else "Give the container the driver's utilities"
+        fix = fixes[0] if why == "not installed" else fixes[1]
         yield Answer(Group.RECORD, State.NOTE, f"{name} samples no device: {why}.", fix)
 
 

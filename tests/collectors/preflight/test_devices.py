@@ -14,10 +14,18 @@ def test_devices_of_both_vendors_are_named_by_uuid(fake, ask):
     fake.write(f"{nodes}/1/properties", "simd_count 1216\nunique_id 4660\n")
     fake.write(f"{nodes}/1/name", "aqua_vanjaram\n")
     assert ask("devices") == [
-        ("ok", "NVIDIA NVIDIA H100 is there: GPU-aaaa.", ""),
-        ("ok", "NVIDIA NVIDIA H100 is there: GPU-bbbb.", ""),
-        ("ok", "AMD aqua_vanjaram is there: GPU-0000000000001234.", ""),
+        ("ok", "NVIDIA H100 is there: GPU-aaaa.", ""),
+        ("ok", "NVIDIA H100 is there: GPU-bbbb.", ""),
+        ("ok", "AMD GPU aqua_vanjaram is there: GPU-0000000000001234.", ""),
     ]
+
+
+def test_a_driver_without_files_is_asked_through_its_program(fake, ask):
+    fake.program(
+        "nvidia-smi",
+        "echo 'GPU 0: NVIDIA H200 (UUID: GPU-aaaa)'; echo '  MIG 1g Device 0: (UUID: MIG-b)'",
+    )
+    assert ask("devices") == [("ok", "NVIDIA H200 is there: GPU-aaaa.", "")]
 
 
 def test_no_device_is_a_note(ask):
