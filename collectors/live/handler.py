@@ -1,4 +1,4 @@
-"""`on_trace_ready=tracekit.trace_handler(run_dir)`, where a loop has a profiler of torch already."""
+"""`on_trace_ready=tracekit.trace_handler(run_dir)`, for a loop that has a profiler already."""
 
 from __future__ import annotations
 

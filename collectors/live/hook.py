@@ -19,6 +19,7 @@ from tracekit.collectors.live.identity import identity, knows_rank
 from tracekit.collectors.live.limits import Limits
 from tracekit.collectors.live.marks import marked
 from tracekit.collectors.live.recording import Plan, Recording
+from tracekit.collectors.live.steps import Steps
 from tracekit.collectors.live.surroundings import described
 from tracekit.errors import UsageError
 
@@ -35,7 +36,7 @@ PHASE = "tracekit.phase"
 def collect(
     run_dir: str | Path,
     *,
-    steps: int = 3,
+    steps: int = 5,
     every: int | None = None,
     wait: int = 10,
     rank: int | None = None,
@@ -47,6 +48,7 @@ def collect(
     with_stack: bool = False,
     keep_raw: bool = False,
     limits: Limits | None = None,
+    summary: bool = True,
     enabled: bool = True,
 ) -> Collection:
     """Record some steps of a training loop on every rank, into a folder that all ranks share.
@@ -56,7 +58,8 @@ def collect(
 
     Args:
         run_dir: where to write; the same on all ranks.
-        steps: how many steps a window has.
+        steps: how many steps a window has. Its first and its last may be cut on a device, so that
+            of five three are averaged.
         every: from the start of one window to the next, in steps; null: one window.
         wait: steps before the first window: those in which a job warms up.
         rank: of this process; by default what torch.distributed or the launcher says.
@@ -69,6 +72,7 @@ def collect(
         with_stack: Python stacks; at most three steps then.
         keep_raw: keep the profiler's JSON, about sixty times the size of the run.
         limits: how much may be recorded.
+        summary: keep a summary of every step, for `tracekit watch`: below 0.5 ms a step.
         enabled: false records nothing: for a switch on the command line of a job.
 
     Raises:
@@ -77,7 +81,7 @@ def collect(
     if steps < 1 or wait < 1 or (every is not None and every <= steps):
         raise UsageError(
             f"steps={steps}, wait={wait}, every={every}: at least 1, 1 and more than steps",
-            hint="As in collect(run_dir, steps=3, wait=10, every=1000)",
+            hint="As in collect(run_dir, steps=5, wait=10, every=1000)",
         )
     plan = Plan(
         steps=steps,
@@ -92,7 +96,7 @@ def collect(
         keeps_raw=keep_raw,
     )
     given = _Given(rank=rank, world_size=world_size, layout=layout, attempt=attempt)
-    return Collection(Path(run_dir), plan, given, is_enabled=enabled)
+    return Collection(Path(run_dir), plan, given, has_summary=summary, is_enabled=enabled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,13 +112,17 @@ class _Given:
 class Collection:
     """What `collect` gives: call `step` at the end of every step."""
 
-    def __init__(self, run_dir: Path, plan: Plan, given: _Given, *, is_enabled: bool) -> None:
+    def __init__(
+        self, run_dir: Path, plan: Plan, given: _Given, *, has_summary: bool, is_enabled: bool
+    ) -> None:
         """Nothing happens before the first step: only then does torch know the ranks."""
         self._run_dir = run_dir
         self._plan = plan
         self._given = given
+        self._has_summary = has_summary
         self._is_off = not is_enabled
         self._recording: Recording | None = None
+        self._steps: Steps | None = None
         self._step_began_ns = 0
 
     def __enter__(self) -> Self:
@@ -170,6 +178,8 @@ class Collection:
             folder = claimed(self._run_dir, who.rank, self._given.attempt, job_key())
             describe = partial(described, who, folder, self._given.layout)
             self._recording = Recording(folder, who, self._plan, describe, step=step)
+            if self._has_summary:
+                self._steps = Steps(folder, who.rank)
             self._recording.begin()
             self._is_off = False
 
@@ -178,14 +188,25 @@ class Collection:
             self._begin(step=1)
             return
         self._is_off = True
-        with quiet("recording is given up", self._recording.give_up):
+        with quiet("recording is given up", self._give_up):
+            if self._steps is not None:
+                self._steps.end(self._recording.step, dur_ns)
             self._recording.on_step(dur_ns)
             self._is_off = False
+
+    def _give_up(self) -> None:
+        if self._steps is not None:
+            self._steps.close()
+        if self._recording is not None:
+            self._recording.give_up()
 
     def _close(self) -> None:
         recording, self._recording, self._is_off = self._recording, None, True
         if recording is None:
             return
+        if self._steps is not None:
+            with quiet("the summary of steps"):
+                self._steps.close()
         with quiet("the last window is lost", recording.give_up):
             recording.close()
         with quiet("conversion"):

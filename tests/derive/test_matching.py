@@ -95,6 +95,12 @@ def test_a_rank_that_is_late_by_a_step_is_not_shifted(make_run, runs):
     assert waited["wait_ns"].to_list() == [[45_000]] * 3 + [[0]]
 
 
+@pytest.mark.parametrize("n_calls", [2, 3, 4])
+def test_a_few_uneven_calls_are_not_shifted_until_one_pair_fits(make_run, runs, n_calls):
+    run = make_run(ranks(runs, ends_us(3, n_calls), n_ranks=2, late={1: 45}, clock={1: 700}))
+    assert shapes(run) == [[0, 1]] * n_calls
+
+
 def test_groups_that_nothing_names_are_told_by_their_common_ends(make_run, runs):
     first, second = ends_us(4, 30), ends_us(5, 30)
     pairs = ranks(runs, first, n_ranks=2, members=None) | {

@@ -52,8 +52,8 @@ def command(
     n_events = sum(capture.n_events for capture in captures)
     n_bytes = sum(capture.n_bytes for capture in captures)
     click.echo(
-        f"Run: {made.folder} ({len(captures)} of {made.manifest.world_size} ranks, {n_events:,} events, "
-        f"{n_bytes / 1e6:,.1f} MB of JSON)"
+        f"Run: {made.folder} ({len(captures)} of {made.manifest.world_size} ranks, "
+        f"{n_events:,} events, {n_bytes / 1e6:,.1f} MB of JSON)"
     )
     for other in made.manifest.others[:10]:
         click.echo(f"Left out: {other}", err=True)

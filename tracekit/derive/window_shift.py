@@ -25,7 +25,8 @@ SAMPLE = 512
 """Calls by which all shifts are compared before the best ones are compared by all."""
 MAX_CANDIDATES = 16
 MIN_PAIRED = 3
-"""Fewer calls keep a constant distance by chance: no ground to call two ranks one group."""
+"""Fewer calls keep a constant distance by chance: no ground to shift a list, or to call two ranks
+one group."""
 SPREAD_TOLERANCE_NS = 2_000
 """Distances this alike are equally constant: ends of one collective differ by some microseconds."""
 END_TOLERANCE_NS = 200_000
@@ -132,12 +133,13 @@ def _shift(sequence: _Sequence, reference: _Sequence, *, is_known: bool) -> int 
 def _agreeing(sequence: _Sequence, reference: _Sequence) -> list[_Fit]:
     """Shifts at which the operations agree best."""
     n, m = sequence.tokens.len(), reference.tokens.len()
+    n_least = max(min(n, m) // 2, min(n, m, MIN_PAIRED))  # one pair always keeps its distance
     reach = abs(m - n) + min(SLACK, max(n, m) - 1)
     fits = []
     for shift in range(-reach, reach + 1):
         mine, theirs = max(0, -shift), max(0, shift)
         n_paired = min(n - mine, m - theirs)
-        if n_paired < max(1, min(n, m) // 2):
+        if n_paired < n_least:
             continue
         is_same = sequence.tokens.slice(mine, n_paired) == reference.tokens.slice(theirs, n_paired)
         n_same = int(is_same.sum())

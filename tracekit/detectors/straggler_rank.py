@@ -143,17 +143,17 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         min_lead_share=limits.min_caused_share,
     ).with_columns(measured=pl.col("high_ns").clip(0, _waiting_ns(seen)) / seen.step_ns)
     needed = max(limits.min_caused_share, 1.5 / usable["rank"].n_unique())
-    named = found.filter(
+    likely = found.filter(
         (pl.col("measured") >= limits.min_step_share)
         & (pl.col("caused_share") >= needed)
-        & (pl.col("n_late") >= limits.min_instances)
         & (pl.col("late_ns") > pl.col("error_ns"))
         & (pl.col("leads_share") >= limits.min_steps_share)
     )
+    named = likely.filter(pl.col("n_late") >= limits.min_instances)
     at_fault = [row for row in named.iter_rows(named=True) if not _is_inherited(seen, row)]
     if at_fault:
         return tuple(_found(seen, row) for row in at_fault)
-    return (_turns(seen) or _unseen(seen) or _clear(seen, found),)
+    return (_turns(seen) or _too_few(seen, likely) or _unseen(seen) or _clear(seen, found),)
 
 
 def _is_inherited(seen: _Seen, row: dict[str, Any]) -> bool:
@@ -310,6 +310,21 @@ def _uncovered_in_turns_ns(seen: _Seen, leaders: pl.DataFrame) -> float:
         bare_ns=transfer_ns.filter(~is_leader).median() - transfer_ns.filter(is_leader).median()
     )
     return number(bare["bare_ns"].clip(0).sum()) / seen.n_steps
+
+
+def _too_few(seen: _Seen, likely: pl.DataFrame) -> Finding | None:
+    """Skipped, where a rank is late in all there is to see, and that is hardly anything."""
+    rare = likely.filter(pl.col("n_late") < seen.limits.min_instances)
+    if rare.is_empty():
+        return None
+    ranks = rare["ranks"].explode().unique().sort().to_list()
+    n_late = number(rare["n_late"].max())
+    why = (
+        f"rank {rank_list(ranks)} is late in {n_late:.0f} of the "
+        f"collectives that can be compared, and fewer than {seen.limits.min_instances} may be "
+        "chance. Record more steps."
+    )
+    return skipped(DETECTOR, why)
 
 
 def _unseen(seen: _Seen) -> Finding | None:

@@ -1,0 +1,132 @@
+"""What is timed for the summary of a step: modules, optimizer, data loader, garbage collection.
+
+Models are found by themselves, and of their modules those are timed that take most of a step, few
+enough that timing costs little: `MAX_CALLS` spans a step. The backward pass has no hooks, since
+those of torch change its graph: it is what lies between the end of a forward pass and what is next.
+Spans are those of the host: on a GPU, a module's is the time to launch it.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tracekit.collectors.live.modules import SpanHook, found_models, largest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracekit.collectors.live.summary import StepSummary
+
+MAX_CALLS = 80
+"""Timed calls of modules in a step. One costs some 3 µs of the training thread."""
+LOADER, AFTER_FORWARD, OPTIMIZER, COLLECTION = (
+    "data loader",
+    "after forward (backward, loss)",
+    "optimizer",
+    "garbage collection",
+)
+
+
+class Parts:
+    """Times the parts of the steps of the thread that makes it, into a summary."""
+
+    def __init__(self, summary: StepSummary) -> None:
+        """Nothing is hooked before `start`."""
+        self._summary = summary
+        self._thread = threading.get_ident()
+        self._undo: list[Callable[[], None]] = []
+        self._hooks: list[SpanHook] = []
+        self._n_steps = 0
+        self._forward_ended_ns = 0
+        self._began_ns: dict[str, int] = {}
+
+    def start(self) -> None:
+        """Hook into Python and what the job has loaded of torch."""
+        gc.callbacks.append(self._on_gc)
+        self._undo.append(partial(gc.callbacks.remove, self._on_gc))
+        optimizer: Any = sys.modules.get("torch.optim.optimizer")
+        if hasattr(optimizer, "register_optimizer_step_pre_hook"):
+            before = optimizer.register_optimizer_step_pre_hook(self._on_optimizer)
+            after = optimizer.register_optimizer_step_post_hook(self._after_optimizer)
+            self._undo += [before.remove, after.remove]
+        loader: Any = sys.modules.get("torch.utils.data.dataloader")
+        if loader is not None:
+            self._time_loader(loader._BaseDataLoaderIter)  # noqa: SLF001 - all loaders have it
+
+    def stop(self) -> None:
+        """Take every hook away."""
+        for undo in self._undo:
+            undo()
+        for hook in self._hooks:
+            hook.remove()
+        self._undo, self._hooks = [], []
+
+    def end_step(self) -> None:
+        """A step has ended. After the first the models are there, after the second their spans."""
+        self._end_forward(time.perf_counter_ns())
+        self._n_steps += 1
+        n_calls = sum(hook.n_calls for hook in self._hooks)
+        if self._n_steps == 1:
+            self._hooks = found_models(self._add, self._on_model, self._after_model)
+        elif self._n_steps == 2 or n_calls > MAX_CALLS:
+            self._hooks = largest(self._hooks, MAX_CALLS)
+        for hook in self._hooks:
+            hook.end_step()
+
+    def _add(self, part: str, dur_ns: int) -> None:
+        if threading.get_ident() == self._thread:
+            self._summary.add(part, dur_ns)
+
+    def _on_model(self) -> None:
+        self._end_forward(time.perf_counter_ns())
+
+    def _after_model(self) -> None:
+        self._forward_ended_ns = time.perf_counter_ns()
+
+    def _end_forward(self, now_ns: int) -> None:
+        """What ran since the forward pass ends here."""
+        if self._forward_ended_ns:
+            self._add(AFTER_FORWARD, now_ns - self._forward_ended_ns)
+            self._forward_ended_ns = 0
+
+    def _on_optimizer(self, *_: Any) -> None:
+        now_ns = time.perf_counter_ns()
+        self._end_forward(now_ns)
+        self._began_ns[OPTIMIZER] = now_ns
+
+    def _after_optimizer(self, *_: Any) -> None:
+        self._end(OPTIMIZER)
+
+    def _on_gc(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self._began_ns[COLLECTION] = time.perf_counter_ns()
+        else:
+            self._end(COLLECTION)
+
+    def _end(self, part: str) -> None:
+        began_ns = self._began_ns.pop(part, 0)
+        if began_ns:
+            self._add(part, time.perf_counter_ns() - began_ns)
+
+    def _time_loader(self, kind: Any) -> None:
+        """Time how long the loop waits for a batch."""
+        inner = kind.__next__
+
+        def timed(iterator: Any) -> Any:
+            began_ns = time.perf_counter_ns()
+            self._end_forward(began_ns)
+            batch = inner(iterator)
+            self._add(LOADER, time.perf_counter_ns() - began_ns)
+            return batch
+
+        def restore() -> None:
+            if kind.__next__ is timed:  # else somebody has wrapped it since: theirs stays
+                kind.__next__ = inner
+
+        kind.__next__ = timed
+        self._undo.append(restore)

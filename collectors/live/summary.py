@@ -1,0 +1,95 @@
+"""A summary of every step without a profiler: how long its parts took on the host, how often.
+
+Parts are spans of the training thread: calls of the largest modules, the optimizer, the data
+loader, collections of garbage. One line of JSON a step and rank, of at most 20 KB, in two files of
+bounded size, so that it can stay on for weeks.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from collections import defaultdict
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAX_PARTS = 64
+"""Names in one line: with 150 letters each it stays below 20 KB."""
+MAX_NAME = 150
+MAX_FILE_BYTES = 8 << 20
+"""Then the file becomes `.old` and a new one begins: two of them hold days of steps."""
+FLUSH_S = 1.0
+_THREAD = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
+
+
+class StepSummary:
+    """Collects durations of the current step; `end` writes its line."""
+
+    def __init__(self, path: Path) -> None:
+        """Write to this file; its folder is made."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._file: IO[str] = path.open("a", encoding="utf-8")
+        self._n_bytes = path.stat().st_size
+        self._flushed_s = time.monotonic()
+        self._spans: defaultdict[str, list[int]] = defaultdict(list)
+        self._usage = resource.getrusage(_THREAD)
+
+    def add(self, part: str, dur_ns: int) -> None:
+        """One span of a part took so long."""
+        self._spans[part].append(dur_ns)
+
+    def end(self, step: int, dur_ns: int) -> None:
+        """The step has ended: write its line, begin with the next."""
+        spans, self._spans = self._spans, defaultdict(list)
+        before, used = self._usage, resource.getrusage(_THREAD)
+        self._usage = used
+        cpu_s = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+        line = {
+            "step": step,
+            "ended_ns": time.time_ns(),
+            "dur_ns": dur_ns,
+            "parts": {name[:MAX_NAME]: _of(spans[name]) for name in _longest(spans)},
+            "host": {
+                "cpu_ns": int(cpu_s * 1e9),
+                "n_waits": used.ru_nvcsw - before.ru_nvcsw,
+                "n_preempted": used.ru_nivcsw - before.ru_nivcsw,
+                "n_major_faults": used.ru_majflt - before.ru_majflt,
+            },
+        }
+        text = json.dumps(line, separators=(",", ":"))
+        self._file.write(text + "\n")
+        self._n_bytes += len(text) + 1
+        now_s = time.monotonic()
+        if self._n_bytes > MAX_FILE_BYTES:
+            self._begin_again()
+        elif now_s - self._flushed_s > FLUSH_S:
+            self._file.flush()
+            self._flushed_s = now_s
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._file.close()
+
+    def _begin_again(self) -> None:
+        self._file.close()
+        self._path.replace(self._path.with_suffix(".old.jsonl"))
+        self._file = self._path.open("w", encoding="utf-8")
+        self._n_bytes = 0
+
+
+def _longest(spans: dict[str, list[int]]) -> list[str]:
+    """The parts that took most of the step, at most `MAX_PARTS`."""
+    if len(spans) <= MAX_PARTS:
+        return list(spans)
+    return sorted(spans, key=lambda name: -sum(spans[name]))[:MAX_PARTS]
+
+
+def _of(dur_ns: list[int]) -> list[int]:
+    """Count, sum, median and 99th percentile of some durations (nearest rank), in ns."""
+    dur_ns.sort()
+    n = len(dur_ns)
+    return [n, sum(dur_ns), dur_ns[(n - 1) // 2], dur_ns[max(-(-99 * n // 100) - 1, 0)]]
