@@ -56,6 +56,19 @@ class ClockPair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClockReading:
+    """What must be added to a host's time to get that of the reference host, at one moment.
+
+    `at_ns` is Unix time of the host; `error_ns` bounds the offset.
+    """
+
+    at_ns: int
+    offset_ns: int
+    error_ns: int
+    reference: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """One rank of one attempt of a job. A null was not to be had."""
 

@@ -21,7 +21,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from tracekit.errors import InputError
-from tracekit.facts import Facts
+from tracekit.facts import ClockReading, Facts
 from tracekit.schema import SCHEMA_VERSION, TABLES
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Check:
 class Capture:
     """One converted rank: where it came from, what was read, written, dropped and why.
 
-    `facts` are those that a hook recorded in the job.
+    `facts` are those that a hook recorded in the job, `clocks` its host's readings of another's.
     """
 
     rank: int
@@ -82,6 +82,7 @@ class Capture:
     versions: dict[str, str] = field(default_factory=dict)
     quality: tuple[Check, ...] = ()
     facts: Facts | None = None
+    clocks: tuple[ClockReading, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Self
 
 from tracekit.collectors.live._guard import quiet
 from tracekit.collectors.live.attempt import claimed, job_key
-from tracekit.collectors.live.identity import identity, knows_rank
+from tracekit.collectors.live.beside import Beside
+from tracekit.collectors.live.flight_recorder import Watchdog
+from tracekit.collectors.live.identity import identity, knows_rank, process_groups
 from tracekit.collectors.live.limits import Limits
 from tracekit.collectors.live.marks import marked
 from tracekit.collectors.live.recording import Plan, Recording
@@ -49,6 +51,7 @@ def collect(
     keep_raw: bool = False,
     limits: Limits | None = None,
     summary: bool = True,
+    telemetry_every_s: float | None = 1.0,
     enabled: bool = True,
 ) -> Collection:
     """Record some steps of a training loop on every rank, into a folder that all ranks share.
@@ -73,6 +76,8 @@ def collect(
         keep_raw: keep the profiler's JSON, about sixty times the size of the run.
         limits: how much may be recorded.
         summary: keep a summary of every step, for `tracekit watch`: below 0.5 ms a step.
+        telemetry_every_s: period at which devices and host are sampled, by a process of each host;
+            null: not at all.
         enabled: false records nothing: for a switch on the command line of a job.
 
     Raises:
@@ -96,7 +101,8 @@ def collect(
         keeps_raw=keep_raw,
     )
     given = _Given(rank=rank, world_size=world_size, layout=layout, attempt=attempt)
-    return Collection(Path(run_dir), plan, given, has_summary=summary, is_enabled=enabled)
+    beside = _Beside(has_summary=summary, telemetry_every_s=telemetry_every_s)
+    return Collection(Path(run_dir), plan, given, beside, is_enabled=enabled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,20 +115,30 @@ class _Given:
     attempt: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Beside:
+    """What is recorded beside the windows."""
+
+    has_summary: bool
+    telemetry_every_s: float | None
+
+
 class Collection:
     """What `collect` gives: call `step` at the end of every step."""
 
     def __init__(
-        self, run_dir: Path, plan: Plan, given: _Given, *, has_summary: bool, is_enabled: bool
+        self, run_dir: Path, plan: Plan, given: _Given, beside: _Beside, *, is_enabled: bool
     ) -> None:
         """Nothing happens before the first step: only then does torch know the ranks."""
         self._run_dir = run_dir
         self._plan = plan
         self._given = given
-        self._has_summary = has_summary
+        self._wanted = beside
         self._is_off = not is_enabled
         self._recording: Recording | None = None
         self._steps: Steps | None = None
+        self._watchdog: Watchdog | None = None
+        self._beside: Beside | None = None
         self._step_began_ns = 0
 
     def __enter__(self) -> Self:
@@ -178,8 +194,12 @@ class Collection:
             folder = claimed(self._run_dir, who.rank, self._given.attempt, job_key())
             describe = partial(described, who, folder, self._given.layout)
             self._recording = Recording(folder, who, self._plan, describe, step=step)
-            if self._has_summary:
+            if self._wanted.has_summary:
                 self._steps = Steps(folder, who.rank)
+            if process_groups() is not None:
+                self._watchdog = Watchdog(folder, who.rank)
+            with quiet("devices and clocks are not sampled"):
+                self._beside = Beside(folder, who, every_s=self._wanted.telemetry_every_s)
             self._recording.begin()
             self._is_off = False
 
@@ -191,23 +211,30 @@ class Collection:
         with quiet("recording is given up", self._give_up):
             if self._steps is not None:
                 self._steps.end(self._recording.step, dur_ns)
-            self._recording.on_step(dur_ns)
+            if self._watchdog is not None:
+                self._watchdog.step()
+            if self._recording.on_step(dur_ns) and self._watchdog is not None:
+                self._watchdog.save()
             self._is_off = False
 
     def _give_up(self) -> None:
-        if self._steps is not None:
-            self._steps.close()
+        self._close_beside()
         if self._recording is not None:
             self._recording.give_up()
+
+    def _close_beside(self) -> None:
+        for each in (self._steps, self._watchdog, self._beside):
+            if each is not None:
+                with quiet("the end of what runs beside the loop"):
+                    each.close()
+        self._steps = self._watchdog = self._beside = None
 
     def _close(self) -> None:
         recording, self._recording, self._is_off = self._recording, None, True
         if recording is None:
             return
-        if self._steps is not None:
-            with quiet("the summary of steps"):
-                self._steps.close()
         with quiet("the last window is lost", recording.give_up):
             recording.close()
+        self._close_beside()
         with quiet("conversion"):
             recording.finish(FINISH_S)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,10 +15,16 @@ if TYPE_CHECKING:
 MAX_DEPTH = 3
 MAX_TRIED = 300
 """Modules that are timed for one step, to find those that take most of it."""
+NO_BACKWARD = -1
+"""What torch gives as the task of a thread that runs no backward pass."""
 
 
 class SpanHook:
-    """Times the calls of one module. A copy or a pickle of the module takes along nothing of it."""
+    """Times the calls of one module in this thread. A copy or a pickle of the module is not timed.
+
+    A call inside a call counts with the outer one, and what a backward pass computes once more for
+    checkpointed activations belongs to the backward pass.
+    """
 
     def __init__(
         self,
@@ -32,10 +40,14 @@ class SpanHook:
         self.total_ns = 0
         self.is_model = before is not None
         self._add, self._before, self._after = add, before, after
-        self._began_ns: list[int] = []
+        self._thread = threading.get_ident()
+        self._backward: Callable[[], int] = sys.modules["torch"]._C._current_graph_task_id  # noqa: SLF001 - what torch's own hooks ask
+        self._n_open = 0
+        self._began_ns = 0
         self._handles = [
             module.register_forward_pre_hook(_Callback(self._enter)),
-            module.register_forward_hook(_Callback(self._leave)),
+            # Called after an exception too: else its call would stay open.
+            module.register_forward_hook(_Callback(self._leave), always_call=True),
         ]
 
     def remove(self) -> None:
@@ -44,44 +56,55 @@ class SpanHook:
             handle.remove()
 
     def end_step(self) -> None:
-        """Count anew; a call that raised leaves nothing open."""
-        self.n_calls = self.total_ns = 0
-        self._began_ns.clear()
+        """Count anew; a call that Ctrl-C has ended leaves nothing open."""
+        self.n_calls = self.total_ns = self._n_open = 0
 
     def _enter(self) -> None:
-        if self._before is not None:
-            self._before()
-        self._began_ns.append(time.perf_counter_ns())
+        if threading.get_ident() != self._thread:
+            return
+        self.n_calls += 1
+        if self._backward() != NO_BACKWARD:
+            return
+        self._n_open += 1
+        if self._n_open == 1:
+            if self._before is not None:
+                self._before()
+            self._began_ns = time.perf_counter_ns()
 
     def _leave(self) -> None:
-        if self._began_ns:
-            dur_ns = time.perf_counter_ns() - self._began_ns.pop()
-            self.n_calls += 1
+        now_ns = time.perf_counter_ns()
+        if threading.get_ident() != self._thread or self._backward() != NO_BACKWARD:
+            return
+        if self._n_open == 1:
+            dur_ns = now_ns - self._began_ns
             self.total_ns += dur_ns
             self._add(self.name, dur_ns)
-        if self._after is not None:
-            self._after()
+            if self._after is not None:
+                self._after()
+        self._n_open = max(self._n_open - 1, 0)
 
 
 class _Callback:
     """Calls a function without the module's arguments; copied or pickled, it does nothing."""
 
-    __slots__ = ("_function",)
+    __slots__ = ("_function", "_is_compiling")
 
     def __init__(self, function: Callable[[], None]) -> None:
         """Call this one."""
         self._function = function
+        self._is_compiling = sys.modules["torch"].compiler.is_compiling
 
     def __call__(self, *_: Any) -> None:
         """As torch calls a hook: it returns nothing, so the module's result stays."""
-        self._function()
+        if not self._is_compiling():  # what is compiled from now on has no break here
+            self._function()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Callback, (_nothing,)
+        """Become a method of the standard library that takes anything and does nothing.
 
-
-def _nothing() -> None:
-    """What a copied hook calls."""
+        So a saved model can be loaded where there is no tracekit.
+        """
+        return getattr, (nullcontext(), "__exit__")
 
 
 def found_models(
@@ -116,13 +139,17 @@ def found_models(
 
 
 def largest(hooks: list[SpanHook], max_calls: int) -> list[SpanHook]:
-    """Keep the models, and of their parts those that took longest within so many calls a step."""
+    """Keep the models, and of their parts those that took longest within so many calls a step.
+
+    A model that is called more often than that is not timed either; one that was not called, such
+    as a copy for evaluation, stays.
+    """
     ordered = sorted(hooks, key=lambda hook: (not hook.is_model, -hook.total_ns))
     kept: list[SpanHook] = []
     n_calls = 0
     for hook in ordered:
-        n_calls += hook.n_calls
-        if hook.is_model or (hook.n_calls and n_calls <= max_calls):
+        if (hook.is_model or hook.n_calls) and n_calls + hook.n_calls <= max_calls:
+            n_calls += hook.n_calls
             kept.append(hook)
         else:
             hook.remove()

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 MAX_CALLS = 80
 """Timed calls of modules in a step. One costs some 3 µs of the training thread."""
+MAX_STEPS_OVER = 2
+"""Steps with more calls, one after the other: a single one may be an evaluation."""
+NO_THREAD = -1
 LOADER, AFTER_FORWARD, OPTIMIZER, COLLECTION = (
     "data loader",
     "after forward (backward, loss)",
@@ -42,13 +45,13 @@ class Parts:
         self._undo: list[Callable[[], None]] = []
         self._hooks: list[SpanHook] = []
         self._n_steps = 0
+        self._n_steps_over = 0
         self._forward_ended_ns = 0
         self._began_ns: dict[str, int] = {}
 
     def start(self) -> None:
         """Hook into Python and what the job has loaded of torch."""
         gc.callbacks.append(self._on_gc)
-        self._undo.append(partial(gc.callbacks.remove, self._on_gc))
         optimizer: Any = sys.modules.get("torch.optim.optimizer")
         if hasattr(optimizer, "register_optimizer_step_pre_hook"):
             before = optimizer.register_optimizer_step_pre_hook(self._on_optimizer)
@@ -59,7 +62,10 @@ class Parts:
             self._time_loader(loader._BaseDataLoaderIter)  # noqa: SLF001 - all loaders have it
 
     def stop(self) -> None:
-        """Take every hook away."""
+        """Take every hook away; one that somebody has wrapped since adds nothing from now on."""
+        self._thread = NO_THREAD
+        if self._on_gc in gc.callbacks:
+            gc.callbacks.remove(self._on_gc)
         for undo in self._undo:
             undo()
         for hook in self._hooks:
@@ -70,16 +76,21 @@ class Parts:
         """A step has ended. After the first the models are there, after the second their spans."""
         self._end_forward(time.perf_counter_ns())
         self._n_steps += 1
-        n_calls = sum(hook.n_calls for hook in self._hooks)
+        is_over = sum(hook.n_calls for hook in self._hooks) > MAX_CALLS
+        self._n_steps_over = self._n_steps_over + 1 if is_over else 0
         if self._n_steps == 1:
             self._hooks = found_models(self._add, self._on_model, self._after_model)
-        elif self._n_steps == 2 or n_calls > MAX_CALLS:
+        elif self._n_steps == 2 or self._n_steps_over == MAX_STEPS_OVER:
             self._hooks = largest(self._hooks, MAX_CALLS)
         for hook in self._hooks:
             hook.end_step()
 
+    def _is_ours(self) -> bool:
+        """Whether this is the thread whose steps are timed."""
+        return threading.get_ident() == self._thread
+
     def _add(self, part: str, dur_ns: int) -> None:
-        if threading.get_ident() == self._thread:
+        if self._is_ours():
             self._summary.add(part, dur_ns)
 
     def _on_model(self) -> None:
@@ -95,14 +106,19 @@ class Parts:
             self._forward_ended_ns = 0
 
     def _on_optimizer(self, *_: Any) -> None:
+        if not self._is_ours():
+            return
         now_ns = time.perf_counter_ns()
         self._end_forward(now_ns)
         self._began_ns[OPTIMIZER] = now_ns
 
     def _after_optimizer(self, *_: Any) -> None:
-        self._end(OPTIMIZER)
+        if self._is_ours():
+            self._end(OPTIMIZER)
 
     def _on_gc(self, phase: str, _: dict[str, int]) -> None:
+        if not self._is_ours():
+            return
         if phase == "start":
             self._began_ns[COLLECTION] = time.perf_counter_ns()
         else:
@@ -118,6 +134,8 @@ class Parts:
         inner = kind.__next__
 
         def timed(iterator: Any) -> Any:
+            if not self._is_ours():
+                return inner(iterator)
             began_ns = time.perf_counter_ns()
             self._end_forward(began_ns)
             batch = inner(iterator)

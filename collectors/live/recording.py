@@ -101,9 +101,10 @@ class Recording:
             facts.Sample(step=self.step, at_ns=time.time_ns(), lengths=whole, modality=modality)
         )
 
-    def on_step(self, dur_ns: int) -> None:
-        """The current step took so long and has ended."""
+    def on_step(self, dur_ns: int) -> bool:
+        """The current step took so long and has ended; whether a window has, too."""
         ended, self.step = self.step, self.step + 1
+        was_open = self._open is not None
         if self._probing is not None:
             self._step_probe(self._probing)
         elif self._open is not None:
@@ -112,6 +113,7 @@ class Recording:
             self._before_ns.append(dur_ns)
         if self._open is None and self._probing is None and not self._is_over:
             self._maybe_open(self.step)
+        return was_open and self._open is None
 
     def close(self) -> None:
         """The loop has ended: save what a window holds so far."""

@@ -11,6 +11,7 @@ import json
 import resource
 import time
 from collections import defaultdict
+from functools import lru_cache
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
 MAX_PARTS = 64
 """Names in one line: with 150 letters each it stays below 20 KB."""
 MAX_NAME = 150
+"""Letters of a name; of a longer one its end is kept, which says more of a path of modules."""
 MAX_FILE_BYTES = 8 << 20
 """Then the file becomes `.old` and a new one begins: two of them hold days of steps."""
-FLUSH_S = 1.0
+FLUSH_S = 0.01
+"""How long a line may wait: a rank that hangs shows its last step, and a write costs some 10 µs."""
 _THREAD = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
 
 
@@ -40,7 +43,9 @@ class StepSummary:
 
     def add(self, part: str, dur_ns: int) -> None:
         """One span of a part took so long."""
-        self._spans[part].append(dur_ns)
+        self._spans[part if len(part) <= MAX_NAME and part.isascii() else _short(part)].append(
+            dur_ns
+        )
 
     def end(self, step: int, dur_ns: int) -> None:
         """The step has ended: write its line, begin with the next."""
@@ -52,7 +57,7 @@ class StepSummary:
             "step": step,
             "ended_ns": time.time_ns(),
             "dur_ns": dur_ns,
-            "parts": {name[:MAX_NAME]: _of(spans[name]) for name in _longest(spans)},
+            "parts": {name: _of(spans[name]) for name in _longest(spans)},
             "host": {
                 "cpu_ns": int(cpu_s * 1e9),
                 "n_waits": used.ru_nvcsw - before.ru_nvcsw,
@@ -79,6 +84,13 @@ class StepSummary:
         self._path.replace(self._path.with_suffix(".old.jsonl"))
         self._file = self._path.open("w", encoding="utf-8")
         self._n_bytes = 0
+
+
+@lru_cache(maxsize=1024)
+def _short(name: str) -> str:
+    """The name in ASCII, as many bytes in JSON as it has letters, cut to its end."""
+    whole = name.encode("ascii", "backslashreplace").decode().replace("\\", "/")
+    return whole if len(whole) <= MAX_NAME else f"...{whole[3 - MAX_NAME :]}"
 
 
 def _longest(spans: dict[str, list[int]]) -> list[str]:

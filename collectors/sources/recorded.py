@@ -11,23 +11,20 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import polars as pl
-
-from tracekit import facts
 from tracekit.collectors import Options, RankFile
 from tracekit.collectors.kineto import COLLECTOR
+from tracekit.collectors.sources import noted
 from tracekit.collectors.sources.conversion import converted
 from tracekit.errors import InputError, TracekitError, UsageError
-from tracekit.schema import SAMPLES
 from tracekit.store import (
     MANIFEST,
     RAW,
     Capture,
-    Check,
     Manifest,
     Run,
     capture_path,
@@ -39,7 +36,7 @@ from tracekit.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 JOB = "job.json"
 _NICE = 19
@@ -128,7 +125,7 @@ def finished(
     job = read_json(window.folder.parent / JOB, Job)
     failures: list[TracekitError] = []
     for path in window.raw:
-        if rank not in {None, _rank_of(path)}:
+        if rank not in {None, _rank_of(path)} or _is_converted(window, path):
             continue
         outcome = _converted(window, path, job, keeps_raw=keeps_raw)
         if isinstance(outcome, TracekitError):
@@ -143,8 +140,9 @@ def _converted(
 ) -> Capture | TracekitError:
     """Convert one rank's trace and what lies beside it; then the trace is removed."""
     rank = _rank_of(path)
-    who = _facts(window, rank)
-    told = _window(window, rank)
+    attempt, raw = window.folder.parent, window.folder / RAW
+    who = noted.facts_of(attempt, rank)
+    told = noted.window_of(raw, rank)
     file = RankFile(
         path=path,
         rank=rank,
@@ -157,7 +155,10 @@ def _converted(
     if isinstance(outcome, TracekitError):
         return outcome
     n_rows = dict(outcome.n_rows)
-    for table, rows in (("samples", _samples(told, job.created_ns)),):
+    for table, rows in (
+        ("samples", noted.sample_rows(told, job.created_ns)),
+        ("telemetry", noted.telemetry_rows_around(attempt, who, told, job.created_ns)),
+    ):
         write_table(window.folder, table, rank, rows)
         if rows.height:
             n_rows[table] = rows.height
@@ -168,55 +169,27 @@ def _converted(
         world_size=who.world_size if who else outcome.world_size,
         versions=outcome.versions | (who.versions if who else {}),
         facts=who,
-        quality=(*outcome.quality, *_checks(told)),
+        clocks=noted.clock_readings(attempt, who),
+        quality=(*outcome.quality, *noted.checks(told)),
     )
     write_json(capture_path(window.folder, rank), capture)
     if not keeps_raw:
-        for each in (window.folder / RAW).glob(f"rank={rank:06d}.*"):
+        for each in raw.glob(f"rank={rank:06d}.*"):
             each.unlink(missing_ok=True)
+        with suppress(OSError):  # other ranks' traces wait in it
+            raw.rmdir()
     return capture
 
 
-def _samples(window: facts.Window | None, epoch_ns: int) -> pl.DataFrame:
-    """Rows of `samples`."""
-    rows = []
-    calls: dict[int, int] = {}
-    for sample in window.samples if window else ():
-        batch = calls.get(sample.step, 0)
-        calls[sample.step] = batch + 1
-        rows += [
-            (sample.at_ns - epoch_ns, sample.step, batch, length, sample.modality)
-            for length in sample.lengths
-        ]
-    return pl.DataFrame(rows, schema=SAMPLES.schema, orient="row")
-
-
-def _checks(window: facts.Window | None) -> Iterable[Check]:
-    """What the hook noted: a window that is short, and what recording cost."""
-    if window is None:
-        detail = "the job was killed while it was written; its end may be missing"
-        yield Check(check="window not closed", severity="warning", count=1, detail=detail)
-        return
-    for note in window.notes:
-        yield Check(check="window shorter than asked for", severity="info", count=1, detail=note)
-    if not window.is_whole:
-        detail = f"the loop ended after {window.n_steps} of its steps"
-        yield Check(check="window cut", severity="info", count=1, detail=detail)
-    if window.before_ns and window.during_ns:
-        before, during = (_median(each) for each in (window.before_ns, window.during_ns))
-        share = during / max(before, 1) - 1
-        yield Check(
-            check="cost of recording",
-            severity="info",
-            count=window.n_steps,
-            detail=f"a step took {during / 1e6:,.1f} ms while it was recorded and "
-            f"{before / 1e6:,.1f} ms before ({share:+.0%}); saving took "
-            f"{window.save_ns / 1e6:,.0f} ms",
-        )
-
-
-def _median(values: tuple[int, ...]) -> int:
-    return sorted(values)[len(values) // 2]
+def _is_converted(window: WindowFolder, path: Path) -> bool:
+    """Whether a trace that was kept has been converted, by this version."""
+    try:
+        capture = read_json(capture_path(window.folder, _rank_of(path)), Capture)
+        stat = path.stat()
+    except (InputError, OSError):
+        return False
+    source = (capture.source.size_bytes, capture.source.modified_ns)
+    return source == (stat.st_size, stat.st_mtime_ns) and capture.code == COLLECTOR.code()
 
 
 def _run(window: WindowFolder, job: Job, failures: list[TracekitError]) -> Run:
@@ -277,23 +250,6 @@ def _common(all_ranks: list[dict[str, str]]) -> dict[str, str]:
         for name, value in all_ranks[0].items()
         if all(other.get(name) == value for other in all_ranks)
     }
-
-
-def _facts(window: WindowFolder, rank: int) -> facts.Facts | None:
-    """The rank's facts; null where it was killed before it knew them."""
-    path = window.folder.parent / "ranks" / f"rank={rank:06d}.json"
-    try:
-        return read_json(path, facts.Facts)
-    except InputError:
-        return None
-
-
-def _window(window: WindowFolder, rank: int) -> facts.Window | None:
-    path = window.folder / RAW / f"rank={rank:06d}.window.json"
-    try:
-        return read_json(path, facts.Window)
-    except InputError:
-        return None
 
 
 def _why_nothing(folder: Path) -> str:

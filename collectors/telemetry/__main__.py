@@ -39,13 +39,19 @@ def options(arguments: list[str] | None = None) -> Options:
     parser.add_argument(
         "--most-mb", type=int, default=256, metavar="MB", help="size of the file; default: 256"
     )
+    parser.add_argument(
+        "--keep-latest",
+        action="store_true",
+        help="at that size keep the newer half, in OUT.jsonl and OUT.old.jsonl, and go on",
+    )
     given = parser.parse_args(arguments)
     return Options(
         out=given.out,
         every_ns=round(given.every_s * 1e9),
         parent_pid=given.parent,
         devices=tuple(given.device),
-        most_bytes=given.most_mb * 10**6,
+        most_bytes=given.most_mb * 10**6 // (2 if given.keep_latest else 1),
+        keeps_latest=given.keep_latest,
     )
 
 

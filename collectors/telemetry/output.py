@@ -24,11 +24,25 @@ class Output:
     """
 
     def __init__(self, path: Path, most_bytes: int) -> None:
-        """Open the file, and begin a line where a kill cut the last one."""
+        """Open the file."""
         self.path = path
         self.most_bytes = most_bytes
+        self._open()
+
+    def begin_again(self) -> None:
+        """Keep what there is as `.old.jsonl`, in the place of what that was, and begin anew.
+
+        Raises:
+            OSError: the folder is gone, or the disk is full.
+        """
+        os.close(self._file)
+        self.path.replace(self.path.with_suffix(".old.jsonl"))
+        self._open()
+
+    def _open(self) -> None:
+        """Open, and begin a line where a kill cut the last one."""
         flags = os.O_APPEND | os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
-        self._file = os.open(path, flags, 0o644)
+        self._file = os.open(self.path, flags, 0o644)
         self.size_bytes = os.fstat(self._file).st_size
         if self.size_bytes and os.pread(self._file, 1, self.size_bytes - 1) != b"\n":
             self.size_bytes += os.write(self._file, b"\n")

@@ -36,13 +36,17 @@ _LONGEST_WAIT_NS = 10**9  # how late the end of the job is noticed at most
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to sample, where to, how often, and the process whose end is the end."""
+    """What to sample, where to, how often, and the process whose end is the end.
+
+    A file of `most_bytes` ends it, or, with `keeps_latest`, becomes the old one beside a new file.
+    """
 
     out: Path
     every_ns: int
     parent_pid: int
     devices: tuple[str, ...] = ()
     most_bytes: int
+    keeps_latest: bool = False
 
 
 @dataclass(slots=True)
@@ -68,9 +72,19 @@ def run(options: Options) -> None:
     is_parent_there = watch(options.parent_pid)
     sources, missing = opened_sources(options)
     counts = Counts()
+    first_line = json_line(header(options, sources, missing))
+    why = partial(_why, stop, is_parent_there)
     try:
-        output.write(json_line(header(options, sources, missing)))
-        reason = _sample(options, sources, output, counts, partial(_why, stop, is_parent_there))
+        while True:
+            output.write(first_line)
+            try:
+                reason = _sample(options, sources, output, counts, why)
+            except Full:
+                if not options.keeps_latest:
+                    raise
+                output.begin_again()
+            else:
+                break
     except Full:
         reason = f"the file has its {options.most_bytes} bytes"
     except OSError as error:

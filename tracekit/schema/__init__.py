@@ -17,6 +17,7 @@ from tracekit.schema.samples import SAMPLES
 from tracekit.schema.steps import STEPS
 from tracekit.schema.syncs import SYNCS
 from tracekit.schema.table import Column, Table
+from tracekit.schema.telemetry import TELEMETRY
 
 SCHEMA_VERSION = 2
 """Version of the stored tables; a run of another version is converted again."""
@@ -37,6 +38,7 @@ TABLES: dict[str, Table] = {
         MEMORY,
         OTHER_EVENTS,
         SAMPLES,
+        TELEMETRY,
         CAPTURE_QUALITY,
     )
 }
@@ -58,6 +60,7 @@ __all__ = [
     "STEPS",
     "SYNCS",
     "TABLES",
+    "TELEMETRY",
     "Column",
     "Table",
 ]
