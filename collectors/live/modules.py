@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
-import time
 from contextlib import nullcontext
+from threading import get_ident
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class SpanHook:
         self.total_ns = 0
         self.is_model = before is not None
         self._add, self._before, self._after = add, before, after
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         self._backward: Callable[[], int] = sys.modules["torch"]._C._current_graph_task_id  # noqa: SLF001 - what torch's own hooks ask
         self._n_open = 0
         self._began_ns = 0
@@ -60,7 +60,7 @@ class SpanHook:
         self.n_calls = self.total_ns = self._n_open = 0
 
     def _enter(self) -> None:
-        if threading.get_ident() != self._thread:
+        if get_ident() != self._thread:
             return
         self.n_calls += 1
         if self._backward() != NO_BACKWARD:
@@ -69,11 +69,11 @@ class SpanHook:
         if self._n_open == 1:
             if self._before is not None:
                 self._before()
-            self._began_ns = time.perf_counter_ns()
+            self._began_ns = perf_counter_ns()
 
     def _leave(self) -> None:
-        now_ns = time.perf_counter_ns()
-        if threading.get_ident() != self._thread or self._backward() != NO_BACKWARD:
+        now_ns = perf_counter_ns()
+        if get_ident() != self._thread or self._backward() != NO_BACKWARD:
             return
         if self._n_open == 1:
             dur_ns = now_ns - self._began_ns
@@ -130,11 +130,13 @@ def found_models(
         hooks.append(SpanHook(name, root, add, before, after))
         if any(_is_compiled(module) for module in root.modules()):
             continue
+        parts = [each for each in root.named_modules() if each[0]]
+        parts.sort(key=lambda each: each[0].count("."))  # of a large model, all layers first
         hooks += [
-            SpanHook(f"{name}.{path}", module, add)
-            for path, module in root.named_modules()
-            if path and path.count(".") < MAX_DEPTH
-        ][: MAX_TRIED - len(hooks)]
+            SpanHook(f"{name}.{path}", part, add)
+            for path, part in parts[: max(MAX_TRIED - len(hooks), 0)]
+            if path.count(".") < MAX_DEPTH
+        ]
     return hooks
 
 

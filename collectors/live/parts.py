@@ -12,7 +12,6 @@ import gc
 import sys
 import threading
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tracekit.collectors.live.modules import SpanHook, found_models, largest
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
     from tracekit.collectors.live.summary import StepSummary
 
-MAX_CALLS = 80
-"""Timed calls of modules in a step. One costs some 3 µs of the training thread."""
+MAX_CALLS = 40
+"""Timed calls of modules in a step. One costs some 5 µs of the training thread."""
 MAX_STEPS_OVER = 2
 """Steps with more calls, one after the other: a single one may be an evaluation."""
 NO_THREAD = -1

@@ -1,0 +1,226 @@
+"""What is timed of a step, what it costs, and that all of it is taken away again."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import threading
+import time
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from tracekit.collectors.live import parts as module
+from tracekit.collectors.live.parts import AFTER_FORWARD, COLLECTION, LOADER, OPTIMIZER, Parts
+from tracekit.collectors.live.steps import Steps
+
+pytestmark = pytest.mark.torch
+optim = importlib.import_module("torch.optim.optimizer")  # torch.optim hides the module's name
+MAX_COST_NS = 500_000
+"""0.5 ms, which is 0.5 % of a step of 100 ms."""
+
+
+class Spans(dict):
+    """Durations by part, as the summary of one step collects them."""
+
+    def add(self, part, dur_ns):
+        self.setdefault(part, []).append(dur_ns)
+
+    def n(self, part):
+        return len(self.get(part, ()))
+
+
+class Loop:
+    """A training loop of a model with more parts than are timed."""
+
+    def __init__(self, n_layers=40, n_batches=1):
+        self.model = torch.nn.Sequential(
+            *[torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()) for _ in range(n_layers)]
+        )
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        self.n_batches = n_batches
+
+    def step(self):
+        for batch in DataLoader(torch.ones(2 * self.n_batches, 8), batch_size=2):
+            self.model(batch).sum().backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+@pytest.fixture
+def spans():
+    return Spans()
+
+
+@pytest.fixture
+def parts(spans, monkeypatch):
+    """Parts of the steps of this thread, whose models are those of `loop` alone."""
+    gc.collect()
+    made = Parts(spans)
+    made.start()
+    yield made
+    made.stop()
+
+
+def n_hooks(model):
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+
+def test_the_parts_of_a_step_are_timed(parts, spans):
+    loop = Loop(n_layers=2, n_batches=3)
+    loop.step()
+    parts.end_step()
+    spans.clear()
+    loop.step()
+    gc.collect()
+    parts.end_step()
+    assert spans.n(LOADER) == 3
+    assert spans.n(OPTIMIZER) == 1
+    assert spans.n(AFTER_FORWARD) == 3
+    assert spans.n(COLLECTION) >= 1
+    model = next(name for name in spans if name.startswith("Sequential") and "." not in name)
+    assert spans.n(model) == 3
+
+
+def test_after_the_second_step_few_calls_are_timed(parts, spans):
+    loop = Loop(n_layers=200)
+    for _ in range(2):
+        loop.step()
+        parts.end_step()
+    spans.clear()
+    loop.step()
+    n_calls = sum(len(each) for name, each in spans.items() if name.startswith("Sequential"))
+    assert 1 < n_calls <= module.MAX_CALLS
+
+
+def test_a_single_step_with_many_calls_changes_nothing(parts, spans):
+    loop = Loop(n_layers=4)
+    x = torch.ones(1, 8)
+
+    def step(n_calls):
+        spans.clear()
+        for _ in range(n_calls):
+            loop.model(x)
+        parts.end_step()
+        return len([name for name in spans if name.startswith("Sequential")])
+
+    n_timed = [step(1) for _ in range(4)][-1]
+    assert n_timed > 1
+    step(1000)  # an evaluation
+    assert step(1) == n_timed
+    for _ in range(2):
+        step(1000)
+    assert step(1) == 0
+
+
+def test_nothing_is_left_at_the_end(spans):
+    next_before, callbacks = _BaseDataLoaderIter.__next__, list(gc.callbacks)
+    optimizer_hooks = optim._global_optimizer_pre_hooks
+    parts, loop = Parts(spans), Loop()
+    parts.start()
+    assert _BaseDataLoaderIter.__next__ is not next_before
+    assert len(optimizer_hooks) == 1
+    for _ in range(3):
+        loop.step()
+        parts.end_step()
+    assert n_hooks(loop.model) > 0
+    parts.stop()
+    assert n_hooks(loop.model) == 0
+    assert _BaseDataLoaderIter.__next__ is next_before
+    assert gc.callbacks == callbacks
+    assert not optimizer_hooks
+    assert not optim._global_optimizer_post_hooks
+    spans.clear()
+    loop.step()
+    gc.collect()
+    assert not spans
+
+
+def test_who_wrapped_the_loader_since_keeps_it_and_nothing_is_timed(spans, monkeypatch):
+    before = _BaseDataLoaderIter.__next__
+    monkeypatch.setattr(_BaseDataLoaderIter, "__next__", before)  # put back at the end
+    parts = Parts(spans)
+    parts.start()
+    ours = _BaseDataLoaderIter.__next__
+
+    def theirs(iterator):
+        return ours(iterator)
+
+    _BaseDataLoaderIter.__next__ = theirs
+    parts.stop()
+    assert _BaseDataLoaderIter.__next__ is theirs
+    assert len(list(DataLoader(torch.ones(4, 8), batch_size=2))) == 2
+    assert not spans
+
+
+def test_a_list_of_callbacks_that_somebody_emptied_is_no_fault(spans):
+    callbacks = list(gc.callbacks)
+    parts = Parts(spans)
+    parts.start()
+    gc.callbacks.clear()
+    parts.stop()
+    gc.callbacks[:] = callbacks
+    assert not optim._global_optimizer_pre_hooks
+
+
+def test_other_threads_change_nothing(parts, spans):
+    loop = Loop(n_layers=1)
+    for _ in range(2):
+        loop.step()
+        parts.end_step()
+    spans.clear()
+    loop.model(torch.ones(1, 8))
+    other = threading.Thread(target=lambda: (Loop(n_layers=1).step(), gc.collect()))
+    other.start()
+    other.join()
+    names = set(spans)
+    assert not {LOADER, OPTIMIZER, COLLECTION, AFTER_FORWARD} & names
+    parts.end_step()
+    assert spans.n(AFTER_FORWARD) == 1  # it is still open when the other thread has ended
+
+
+def test_an_exception_in_a_step_leaves_nothing_open(parts, spans):
+    loop = Loop(n_layers=1)
+    for _ in range(2):
+        loop.step()
+        parts.end_step()
+    with pytest.raises(RuntimeError):
+        loop.model(torch.ones(1, 9))
+    parts.end_step()
+    spans.clear()
+    loop.step()
+    parts.end_step()
+    assert spans.n(OPTIMIZER) == spans.n(AFTER_FORWARD) == 1
+
+
+def block(loop, n_steps, steps=None):
+    """Least thread CPU time of a step, in ns, of so many."""
+    used_ns = []
+    for step in range(n_steps):
+        began_ns = time.thread_time_ns()
+        loop.step()
+        if steps is not None:
+            steps.end(step, 10**8)
+        used_ns.append(time.thread_time_ns() - began_ns)
+    return sorted(used_ns)[n_steps // 2]
+
+
+@pytest.mark.slow
+def test_a_step_costs_at_most_half_a_millisecond(tmp_path):
+    torch.set_num_threads(1)
+    loop = Loop(n_layers=40)  # 121 modules, of which 40 calls are timed
+    with_ns, without_ns = [], []
+    block(loop, 20)
+    for number in range(8):
+        without_ns.append(block(loop, 40))
+        steps = Steps(tmp_path, number)
+        block(loop, 3, steps)  # finds the models, then which of their parts take longest
+        with_ns.append(block(loop, 40, steps))
+        steps.close()
+        lines = (tmp_path / "steps" / f"rank={number:06d}.jsonl").read_bytes().splitlines()
+        assert len(json.loads(lines[-1])["parts"]) > 40
+    cost_ns = min(with_ns) - min(without_ns)
+    assert cost_ns <= MAX_COST_NS, f"{cost_ns / 1e6:.3f} ms of thread CPU a step"
