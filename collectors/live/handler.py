@@ -87,4 +87,4 @@ def _save(
     )
     facts.write(path.with_suffix(".window.json"), window)
     facts.write(facts_path(attempt, who.rank), describe())
-    converter.started(folder, who.rank, keeps_raw=keeps_raw)
+    converter.start(folder, who.rank, keeps_raw=keeps_raw)

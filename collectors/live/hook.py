@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from tracekit.collectors.live import converter
 from tracekit.collectors.live._guard import quiet
 from tracekit.collectors.live.attempt import claimed, job_key
 from tracekit.collectors.live.beside import Beside
@@ -236,5 +237,5 @@ class Collection:
         with quiet("the last window is lost", recording.give_up):
             recording.close()
         self._close_beside()
-        with quiet("conversion"):
-            recording.finish(FINISH_S)
+        with quiet("conversion goes on after the job"):
+            converter.finish(FINISH_S)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 import time
+import warnings
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-EXPERIMENTAL = {"enable_cuda_sync_events": True, "trace_only": True}
-"""Options that torch has under this name in some versions only: synchronisations are recorded, and
-no Python object is made for each event."""
+EXPERIMENTAL = {"enable_cuda_sync_events": True}
+"""Options that torch has under this name in some versions only: synchronisations are recorded. With
+`trace_only`, no Python object is made for each event; Python stacks need them."""
 
 
 def is_busy() -> bool:
@@ -42,22 +44,27 @@ class StepProfiler:
         from torch import profiler  # noqa: PLC0415
 
         self._path = path
-        self._actions = _schedule(profiler.ProfilerAction, first, n_steps)
         self.is_recording = False
         self.is_saved = False
         self.save_ns = 0
-        self._profile: Any = profiler.profile(
-            schedule=self._actions,
-            on_trace_ready=self._save,
-            experimental_config=experimental(EXPERIMENTAL),
-            **options,
-        )
-        self._profile.step_num = first - 1  # marks carry the loop's own numbers
-        self._profile.start()
+        self._is_sound = True
+        wanted = EXPERIMENTAL | {"trace_only": not options.get("with_stack", False)}
+        with _no_warnings():
+            self._profile: Any = profiler.profile(
+                schedule=_schedule(profiler.ProfilerAction, first, n_steps),
+                on_trace_ready=self._save,
+                experimental_config=experimental(wanted),
+                **options,
+            )
+            self._profile.step_num = first - 1  # marks carry the loop's own numbers
+            self._profile.start()
 
     def step(self) -> None:
         """The current step has ended."""
-        self._profile.step()
+        self._is_sound = False  # to stop what a fault kept from starting ends the whole process
+        with _no_warnings():
+            self._profile.step()
+        self._is_sound = True
         recording = type(self._profile.current_action)
         self.is_recording = self._profile.current_action in {
             recording.RECORD,
@@ -67,10 +74,13 @@ class StepProfiler:
     def close(self) -> None:
         """Stop; what was recorded so far is saved if it is not yet."""
         self.is_recording = False
-        if self._profile is not None:
-            self._profile.stop()
-            self._profile.profiler = None  # the events, which a cycle would keep for long
-            self._profile = None
+        profile, self._profile = self._profile, None
+        if profile is None:
+            return
+        if self._is_sound or is_busy():
+            with _no_warnings():
+                profile.stop()
+        profile.profiler = None  # the events, which a cycle would keep for long
 
     def _save(self, profile: Any) -> None:
         if self.is_saved:
@@ -79,6 +89,14 @@ class StepProfiler:
         profile.export_chrome_trace(str(self._path))
         self.save_ns = time.perf_counter_ns() - started_ns
         self.is_saved = True
+
+
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    """What torch warns of is meant so here; where warnings are errors, its profiler breaks down."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def experimental(wanted: dict[str, bool]) -> Any:

@@ -6,7 +6,6 @@ writes waits in `raw/` there until it is converted.
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections import deque
 from collections.abc import Callable
@@ -57,15 +56,6 @@ class Plan:
     limits: Limits
     keeps_raw: bool
 
-    def first_after(self, step: int) -> int | None:
-        """First step of the next window that can still warm up in `step` or later; null: none."""
-        if step < self.wait:
-            return self.wait
-        if self.every is None:
-            return None
-        n_behind = (step - self.wait) // self.every + 1
-        return self.wait + n_behind * self.every
-
 
 @dataclass(slots=True)
 class Recording:
@@ -80,19 +70,20 @@ class Recording:
     describe: Callable[[], Facts]
     step: int = 0
     _samples: deque[facts.Sample] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
-    _converters: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _probe: Probe | None = None
     _open: _Open | None = None
     _probing: StepProfiler | None = None
     _spent_bytes: int = 0
-    _is_over: bool = False
+    _next: int | None = None
+    _n_windows: int = 0
     _marks: GcMarks = field(default_factory=GcMarks)
     _before_ns: deque[int] = field(default_factory=lambda: deque(maxlen=N_BEFORE))
 
     def begin(self) -> None:
         """Before the first step: a window that begins at once warms up now."""
         facts.write(facts_path(self.attempt, self.who.rank), self.describe())
-        self._maybe_open(self.step)
+        self._next = max(self.plan.wait, self.step + 1)
+        self._maybe_open()
 
     def note(self, lengths: Iterable[int], modality: str | None) -> None:
         """What the current step trains on."""
@@ -111,42 +102,46 @@ class Recording:
             self._step_window(self._open, ended, dur_ns)
         else:
             self._before_ns.append(dur_ns)
-        if self._open is None and self._probing is None and not self._is_over:
-            self._maybe_open(self.step)
+        if self._open is None and self._probing is None:
+            self._maybe_open()
         return was_open and self._open is None
 
     def close(self) -> None:
         """The loop has ended: save what a window holds so far."""
-        self._is_over = True
+        self._next = None
         if self._probing is not None:
             self._end_probe(self._probing)
         elif self._open is not None:
             self._end_window(self._open)
-
-    def finish(self, timeout_s: float) -> None:
-        """Wait for conversions that this rank started; after that they go on by themselves."""
-        until_s = time.monotonic() + timeout_s
-        for process in self._converters:
-            process.wait(max(until_s - time.monotonic(), 0.0))
+        if self._n_windows == 0:
+            log.warning(
+                "tracekit: nothing was recorded: the loop ended after %d steps, and the first "
+                "window begins with step %d",
+                self.step,
+                self.plan.wait,
+            )
 
     def give_up(self) -> None:
         """After a fault: stop the profiler, record nothing more."""
-        self._is_over = True
+        self._next = None
         self._marks.stop()
         for profiler in (self._probing, self._open.profiler if self._open else None):
             if profiler is not None:
                 profiler.close()
         self._probing = self._open = None
 
-    def _maybe_open(self, step: int) -> None:
-        """Start what warms up in this step: the probe, or a window."""
-        first = self.plan.first_after(step)
-        if first is None:
-            self._is_over = True
-        elif step == first - 1:
+    def _maybe_open(self) -> None:
+        """Start what warms up in the current step: the probe, or a window."""
+        first, coming = self._next, self.step + 1
+        if first == coming:
+            self._next = None if self.plan.every is None else first + self.plan.every
             self._open_window(first)
-        elif self._probe is None and step + 1 == first - PROBE_BEFORE and not is_busy():
-            self._probing = StepProfiler(self._probe_path, step + 1, 1, self.plan.options)
+        elif first is not None and self._probe is None and coming == first - PROBE_BEFORE:
+            self._open_probe(coming)
+
+    def _open_probe(self, step: int) -> None:
+        if not is_busy():
+            self._probing = StepProfiler(self._probe_path, step, 1, self.plan.options)
 
     @property
     def _probe_path(self) -> Path:
@@ -180,6 +175,7 @@ class Recording:
         )
         if n_steps == 0 or why_none:
             log.warning("tracekit: step %d is not recorded: %s", first, why_none or why)
+            self._n_windows += 1
             return
         notes = [note for note in (*notes, why) if note]
         for note in notes:
@@ -213,9 +209,10 @@ class Recording:
         self._open = None
         self._marks.stop()
         window.profiler.close()
-        if not window.path.exists():
-            log.warning("tracekit: step %d is not recorded: the loop ended before", window.first)
+        if not window.during_ns:  # the loop ended while it warmed up, or in its first step
+            window.path.unlink(missing_ok=True)
             return
+        self._n_windows += 1
         size_bytes = window.path.stat().st_size
         self._spent_bytes += size_bytes
         facts.write(
@@ -239,10 +236,7 @@ class Recording:
         )
         self._samples.clear()
         facts.write(facts_path(self.attempt, self.who.rank), self.describe())
-        self._converters = [each for each in self._converters if each.poll() is None]
-        self._converters.append(
-            converter.started(window.folder, self.who.rank, keeps_raw=self.plan.keeps_raw)
-        )
+        converter.start(window.folder, self.who.rank, keeps_raw=self.plan.keeps_raw)
         log.info("tracekit: steps %d to %d recorded", window.first, window.first + window.n_steps)
 
 
