@@ -133,7 +133,7 @@ def test_the_models_are_found_with_their_parts_and_then_the_largest_kept(found, 
         model(torch.ones(1, 4))
     assert spans.counts() == dict.fromkeys(names, 4)
     kept = largest(hooks, 10)  # the model's 4 calls, and 4 of one part
-    assert [hook.name for hook in kept][0] == "Sequential"
+    assert kept[0].name == "Sequential"
     assert len(kept) == 2
     assert n_hooks(model) == 2 * 3
 
@@ -189,12 +189,19 @@ def test_what_a_backward_pass_computes_again_is_not_a_call(hooked, spans, reentr
     assert spans.counts() == {"it": 2}
 
 
+def saved(model):
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
 @pytest.mark.parametrize(
     "copied",
     [
         copy.deepcopy,
         lambda model: pickle.loads(pickle.dumps(model)),
-        lambda model: saved(model),
+        saved,
     ],
 )
 def test_a_copy_has_no_live_hooks(found, spans, copied):
@@ -204,13 +211,6 @@ def test_a_copy_has_no_live_hooks(found, spans, copied):
     x = torch.ones(1, 4)
     assert torch.equal(other(x), model(x))
     assert set(spans.counts().values()) == {1}
-
-
-def saved(model):
-    file = io.BytesIO()
-    torch.save(model, file)
-    file.seek(0)
-    return torch.load(file, weights_only=False)
 
 
 def test_a_saved_model_can_be_loaded_without_tracekit(found, tmp_path):
