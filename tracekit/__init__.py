@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tracekit.api import Finding, Result, analyze, convert, open_run
+    from tracekit.collectors.callbacks.accelerate import AccelerateCollection  # noqa: F401
+    from tracekit.collectors.callbacks.hugging_face import (
+        TracekitCallback as TransformersCallback,  # noqa: F401
+    )
+    from tracekit.collectors.callbacks.lightning import (
+        TracekitCallback as LightningCallback,  # noqa: F401
+    )
     from tracekit.collectors.live.handler import trace_handler
     from tracekit.collectors.live.hook import collect
+    from tracekit.collectors.live.limits import Limits
 
     __version__: str
 
 __all__ = [
     "Finding",
+    "Limits",
     "Result",
     "__version__",
     "analyze",
@@ -26,8 +35,15 @@ __all__ = [
     "open_run",
     "trace_handler",
 ]
-_LIVE = {"collect": "hook", "trace_handler": "handler"}
+_LIVE = {"Limits": "limits", "collect": "hook", "trace_handler": "handler"}
 """Names for training loops, and the modules of `tracekit.collectors.live` that have them."""
+_CALLBACKS = {
+    "AccelerateCollection": ("accelerate", "AccelerateCollection"),
+    "LightningCallback": ("lightning", "TracekitCallback"),
+    "TransformersCallback": ("hugging_face", "TracekitCallback"),
+}
+"""Likewise, with modules of `tracekit.collectors.callbacks` and their names there. They are not in
+`__all__`: `import *` must work without the frameworks."""
 
 
 def __getattr__(name: str) -> Any:
@@ -40,6 +56,11 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module  # noqa: PLC0415
 
         return getattr(import_module(f"tracekit.collectors.live.{_LIVE[name]}"), name)
+    if name in _CALLBACKS:
+        from importlib import import_module  # noqa: PLC0415
+
+        module, of_module = _CALLBACKS[name]
+        return getattr(import_module(f"tracekit.collectors.callbacks.{module}"), of_module)
     if name in __all__:
         from tracekit import api  # noqa: PLC0415 - loads Polars
 

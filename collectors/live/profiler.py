@@ -25,6 +25,18 @@ def is_busy() -> bool:
     return bool(enabled()) if enabled is not None else False
 
 
+def prepare() -> None:
+    """Start and stop the profiler once: its first start takes about a second, here not in a step.
+
+    Only that of the host: what a device's takes is left to the probe.
+    """
+    from torch import profiler  # noqa: PLC0415
+
+    if not is_busy():
+        with _no_warnings(), profiler.profile(activities=[profiler.ProfilerActivity.CPU]):
+            pass
+
+
 class StepProfiler:
     """Records the steps `first` to `first + n_steps - 1` into `path`.
 

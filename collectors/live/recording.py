@@ -28,7 +28,7 @@ from tracekit.collectors.live.limits import (
     why_no_room,
 )
 from tracekit.collectors.live.marks import GcMarks
-from tracekit.collectors.live.profiler import StepProfiler, is_busy
+from tracekit.collectors.live.profiler import StepProfiler, is_busy, prepare
 from tracekit.facts import ClockPair, Facts
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class Recording:
         """Before the first step: a window that begins at once warms up now."""
         facts.write(facts_path(self.attempt, self.who.rank), self.describe())
         self._next = max(self.plan.wait, self.step + 1)
+        prepare()
         self._maybe_open()
 
     def note(self, lengths: Iterable[int], modality: str | None) -> None:
