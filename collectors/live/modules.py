@@ -45,9 +45,9 @@ class SpanHook:
         self._n_open = 0
         self._began_ns = 0
         self._handles = [
-            module.register_forward_pre_hook(_Callback(self._enter)),
+            module.register_forward_pre_hook(Hook(self._enter)),
             # Called after an exception too: else its call would stay open.
-            module.register_forward_hook(_Callback(self._leave), always_call=True),
+            module.register_forward_hook(Hook(self._leave), always_call=True),
         ]
 
     def remove(self) -> None:
@@ -59,7 +59,7 @@ class SpanHook:
         """Count anew; a call that Ctrl-C has ended leaves nothing open."""
         self.n_calls = self.total_ns = self._n_open = 0
 
-    def _enter(self) -> None:
+    def _enter(self, *_: Any) -> None:
         if get_ident() != self._thread:
             return
         self.n_calls += 1
@@ -71,7 +71,7 @@ class SpanHook:
                 self._before()
             self._began_ns = perf_counter_ns()
 
-    def _leave(self) -> None:
+    def _leave(self, *_: Any) -> None:
         now_ns = perf_counter_ns()
         if get_ident() != self._thread or self._backward() != NO_BACKWARD:
             return
@@ -84,20 +84,20 @@ class SpanHook:
         self._n_open = max(self._n_open - 1, 0)
 
 
-class _Callback:
-    """Calls a function without the module's arguments; copied or pickled, it does nothing."""
+class Hook:
+    """Calls a function as torch calls a hook of a module; copied or pickled, it does nothing."""
 
     __slots__ = ("_function", "_is_compiling")
 
-    def __init__(self, function: Callable[[], None]) -> None:
+    def __init__(self, function: Callable[..., None]) -> None:
         """Call this one."""
         self._function = function
         self._is_compiling = sys.modules["torch"].compiler.is_compiling
 
-    def __call__(self, *_: Any) -> None:
-        """As torch calls a hook: it returns nothing, so the module's result stays."""
+    def __call__(self, *called: Any) -> None:
+        """Return nothing, so that what the module takes and gives stays as it is."""
         if not self._is_compiling():  # what is compiled from now on has no break here
-            self._function()
+            self._function(*called)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Become a method of the standard library that takes anything and does nothing.
