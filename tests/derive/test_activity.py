@@ -48,6 +48,32 @@ def test_without_device_events_operators_compute_and_gloo_communicates(make_run,
     assert row["idle_ns"] == 12_000
 
 
+def test_an_operator_that_communicates_waits_and_only_what_it_calls_computes(make_run, trace):
+    trace.op(0, 100, "autograd::engine::evaluate_function: PostBackward")
+    trace.op(0, 99, "PostBackward").op(5, 10, "aten::copy_")
+    trace.op(20, 70, "c10d::reduce_scatter_")
+    trace.gloo(22, 60)
+    trace.op(90, 5, "aten::div")
+    trace.op(110, 10, "aten::mm")  # ends before the next call begins
+    trace.op(120, 10, "c10d::allreduce_")
+    assert classes(make_run(trace)) == [
+        ("compute", 5, 15),
+        ("communication", 22, 82),
+        ("compute", 90, 95),
+        ("compute", 110, 120),
+    ]
+
+
+def test_an_operator_without_shapes_works_on_those_of_the_first_one_inside(make_run, trace):
+    trace.op(0, 50, "autograd::engine::evaluate_function: AddmmBackward0")
+    trace.add("cpu_ops", 1, 48, name="AddmmBackward0", thread=1, shapes="[[64, 256]]")
+    trace.add("cpu_ops", 2, 10, name="aten::mm", thread=1, shapes="[[64, 256], [256, 8]]")
+    trace.op(60, 10, "autograd::engine::evaluate_function: Empty")  # nothing inside
+    trace.add("cpu_ops", 70, 10, name="aten::mm", thread=1, shapes="[[8, 8], [8, 8]]")
+    work = activity(make_run(trace), 0).collect()["work"].to_list()
+    assert work == ["[[64, 256]]", None, "[[8, 8], [8, 8]]"]
+
+
 def test_the_input_pipeline_and_checkpoints_are_no_compute(make_run, trace):
     trace.step(1, 0, 400)
     trace.op(0, 40, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")

@@ -1,7 +1,8 @@
 """What runs on each device of a rank, with the call that launched it.
 
 Without any device event the training thread stands for the device: its top-level operators are
-compute, `gloo:*` is communication, and a `c10d::*` call on it is a launch, not work. What feeds the
+compute, `gloo:*` is communication, and a `c10d::*` call on it is a launch, not work. An operator
+that makes such a call may wait inside it: only the operators that it calls are work. What feeds the
 step or saves it (input pipeline, checkpoint, garbage collection) is no compute either.
 """
 
@@ -187,9 +188,33 @@ def _working(run: Run, rank: int, thread: int | None) -> pl.LazyFrame:
             for table in ("cpu_ops", "annotations")
         ]
     ).collect()
-    is_launch = pl.col("name").str.starts_with("c10d::")
-    operators = top_level(
-        run.scan("cpu_ops", rank).filter(on_thread & ~is_launch & ~is_no_work)
-    ).collect()
+    every = run.scan("cpu_ops", rank).filter(on_thread & ~is_no_work).collect()
+    operators = top_level(_not_communicating(every).lazy()).collect()
     first_ns = operators.with_columns(end_ns=pl.col("start_ns") + 1)
-    return operators.filter(covered_ns(first_ns, no_work, "thread") == 0).lazy()
+    is_work = covered_ns(first_ns, no_work, "thread") == 0
+    return _with_shapes(operators.filter(is_work), every).lazy()
+
+
+def _not_communicating(operators: pl.DataFrame) -> pl.DataFrame:
+    """Operators of one thread without `c10d::*` calls and those that make one."""
+    calls = operators.filter(pl.col("name").str.starts_with("c10d::")).select(
+        "thread", "start_ns", end_ns=pl.col("start_ns") + 1
+    )
+    spans = operators.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+    return operators.filter(covered_ns(spans, calls, "thread") == 0)
+
+
+def _with_shapes(operators: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
+    """Operators with the shapes of the first one inside where they have none: autograd's own."""
+    shaped = every.drop_nulls("shapes").select(inner_ns="start_ns", first_shapes="shapes")
+    is_inside = pl.col("inner_ns") < pl.col("start_ns") + pl.col("dur_ns")
+    return (
+        operators.sort("start_ns")
+        .join_asof(
+            shaped.sort("inner_ns"), left_on="start_ns", right_on="inner_ns", strategy="forward"
+        )
+        .with_columns(
+            shapes=pl.coalesce("shapes", pl.when(is_inside).then("first_shapes")),
+        )
+        .drop("inner_ns", "first_shapes")
+    )
