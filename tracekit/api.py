@@ -98,8 +98,8 @@ def _resumed(
     recording = _recording(sources)
     if recording is None:
         raise UsageError(
-            "no folder for the run is given",
-            hint="Only the folder of tracekit.collect is converted in place.",
+            f"{sources}: not recorded by tracekit.collect, and no folder for the run is given",
+            hint="Give one: convert SOURCE RUN. Only what collect recorded is converted in place.",
         )
     chosen = picked(recording, run)
     found = windows(recording)

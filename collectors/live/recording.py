@@ -105,6 +105,7 @@ class Recording:
             self._before_ns.append(dur_ns)
         if self._open is None and self._probing is None:
             self._maybe_open()
+        converter.go_on()
         return was_open and self._open is None
 
     def close(self) -> None:
