@@ -45,7 +45,7 @@ def finish(timeout_s: float) -> None:
 
 
 def go_on() -> None:
-    """Start the next conversion where one waits and none is going on; cheap enough for each step."""
+    """Start the next conversion where one waits and none is going on."""
     if not _waiting:
         return
     _running[:] = [process for process in _running if process.poll() is None]

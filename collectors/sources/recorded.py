@@ -1,7 +1,8 @@
 """What a hook recorded → runs: `RUN_DIR/attempt=0/step=00000010/` is one, of one window of steps.
 
 Each rank's part waits in `raw/` there until it is converted, by a process that the hook starts or,
-where that was killed, by `tracekit convert RUN_DIR`. Both may work on the same window at once.
+where that was killed, by `tracekit convert RUN_DIR`. Both may work on the same window at once:
+a rank is locked by the one who converts it.
 
 Run:
     python -m tracekit.collectors.sources.recorded WINDOW --rank 3
@@ -9,9 +10,10 @@ Run:
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +38,7 @@ from tracekit.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 JOB = "job.json"
 _NICE = 19
@@ -125,14 +127,25 @@ def finished(
     job = read_json(window.folder.parent / JOB, Job)
     failures: list[TracekitError] = []
     for path in window.raw:
-        if rank not in {None, _rank_of(path)} or _is_converted(window, path):
+        if rank not in {None, _rank_of(path)}:
             continue
-        outcome = _converted(window, path, job, keeps_raw=keeps_raw)
+        with _alone(window, _rank_of(path)):
+            if not path.exists() or _is_converted(window, path):
+                continue  # by the one who was at it
+            outcome = _converted(window, path, job, keeps_raw=keeps_raw)
         if isinstance(outcome, TracekitError):
             failures.append(outcome)
         elif on_capture is not None:
             on_capture(outcome)
     return _run(window, job, failures)
+
+
+@contextmanager
+def _alone(window: WindowFolder, rank: int) -> Iterator[None]:
+    """Wait until no other process converts this rank; a process that is killed lets go of it."""
+    with (window.folder / RAW / f"rank={rank:06d}.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _converted(
