@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from tracekit.collectors.live.summary import StepSummary
 
-MAX_CALLS = 40
-"""Timed calls of modules in a step. One costs some 5 µs of the training thread."""
+MAX_CALLS = 24
+"""Timed calls of modules in a step. One costs some 10 µs of the training thread."""
 MAX_STEPS_OVER = 2
 """Steps with more calls, one after the other: a single one may be an evaluation."""
 NO_THREAD = -1

@@ -211,7 +211,7 @@ def cpu_ns(loop, n_steps, steps=None):
 def test_a_step_costs_at_most_half_a_millisecond(tmp_path, monkeypatch):
     monkeypatch.setattr(summary, "FLUSH_S", 0.0)  # as a step of 100 ms does, each writes its line
     gc.collect()
-    loop = Loop(n_layers=40)  # 81 modules, of which 40 calls are timed
+    loop = Loop(n_layers=40)  # 81 modules, of which 24 calls are timed
     with_ns, without_ns = [], []
     # The least of short blocks, interleaved: other processes slow some of both kinds down.
     for number in range(60):
@@ -224,5 +224,5 @@ def test_a_step_costs_at_most_half_a_millisecond(tmp_path, monkeypatch):
         if number >= 10 and cost_ns <= MAX_COST_NS:
             break
     lines = (tmp_path / "steps/rank=000000.jsonl").read_bytes().splitlines()
-    assert len(json.loads(lines[-1])["parts"]) > 40
+    assert len(json.loads(lines[-1])["parts"]) > 24
     assert cost_ns <= MAX_COST_NS, f"{cost_ns / 1e6:.3f} ms of thread CPU a step"
