@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 EXPERIMENTAL = {"enable_cuda_sync_events": True}
 """Options that torch has under this name in some versions only: synchronisations are recorded. With
-`trace_only`, no Python object is made for each event; Python stacks need them."""
+`trace_only`, no Python object is made for each event; Python stacks need them, and torch records
+collections of garbage with stacks only."""
 
 
 def is_busy() -> bool:
@@ -60,7 +61,8 @@ class StepProfiler:
         self.is_saved = False
         self.save_ns = 0
         self._is_sound = True
-        wanted = EXPERIMENTAL | {"trace_only": not options.get("with_stack", False)}
+        has_stacks = options.get("with_stack", False)
+        wanted = EXPERIMENTAL | {"trace_only": not has_stacks, "record_python_gc_info": has_stacks}
         with _no_warnings():
             self._profile: Any = profiler.profile(
                 schedule=_schedule(profiler.ProfilerAction, first, n_steps),

@@ -17,7 +17,7 @@ IMPORT_TIMEOUT_S = 120.0
 
 OPTIONS = {
     "enable_cuda_sync_events": "which stream waits for which",
-    "record_python_gc_info": "pauses of Python's garbage collector",
+    "record_python_gc_info": "collections of garbage by generation, with Python stacks",
 }
 """Options of torch.profiler._ExperimentalConfig, and what they record."""
 

@@ -30,12 +30,6 @@ class _Wish:
 
 WISHES = (
     _Wish(
-        names=("KINETO_USE_DAEMON",),
-        bad=("", "0"),
-        why="a job that runs already cannot be asked for a capture",
-        fix="KINETO_USE_DAEMON=1 before torch is imported, to record on demand",
-    ),
-    _Wish(
         names=("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"),
         bad=("0",),
         why="the flight recorder is off, and a hang leaves no trace",

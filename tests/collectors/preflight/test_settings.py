@@ -20,7 +20,6 @@ def states(answers):
 @pytest.mark.parametrize(
     ("name", "bad", "good"),
     [
-        ("KINETO_USE_DAEMON", "0", "1"),
         ("TORCH_FR_BUFFER_SIZE", "0", "2000"),
         ("TORCH_NCCL_TRACE_BUFFER_SIZE", "0", "2000"),
         ("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", "1"),
@@ -45,7 +44,7 @@ def test_a_value_that_is_amiss_is_a_note_that_says_what_to_set(fake, ask, name, 
 
 def test_what_is_not_set_is_amiss_only_where_its_default_is(ask):
     unset = {text.partition(" ")[0] for state, text, _ in ask("variables") if state == "note"}
-    assert unset == {"KINETO_USE_DAEMON", "NCCL_DEBUG", "TORCH_NCCL_DUMP_ON_TIMEOUT"}
+    assert unset == {"NCCL_DEBUG", "TORCH_NCCL_DUMP_ON_TIMEOUT"}
 
 
 @pytest.mark.parametrize(
