@@ -7,7 +7,7 @@ import sys
 from contextlib import nullcontext
 from threading import get_ident
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +17,16 @@ MAX_TRIED = 300
 """Modules that are timed for one step, to find those that take most of it."""
 NO_BACKWARD = -1
 """What torch gives as the task of a thread that runs no backward pass."""
+
+
+class Around(Protocol):
+    """What is told of every call that is timed, with the time of the moment in ns."""
+
+    def before(self, now_ns: int) -> None:
+        """A call begins."""
+
+    def after(self, now_ns: int) -> None:
+        """A call has ended."""
 
 
 class SpanHook:
@@ -31,15 +41,16 @@ class SpanHook:
         name: str,
         module: Any,
         add: Callable[[str, int], None],
-        before: Callable[[], None] | None = None,
-        after: Callable[[], None] | None = None,
+        *,
+        is_model: bool = False,
+        around: Around | None = None,
     ) -> None:
         """Hook into the module: `add` gets its name and the ns of each call."""
         self.name = name
         self.n_calls = 0
         self.total_ns = 0
-        self.is_model = before is not None
-        self._add, self._before, self._after = add, before, after
+        self.is_model = is_model
+        self._add, self._around = add, around
         self._thread = get_ident()
         self._backward: Callable[[], int] = sys.modules["torch"]._C._current_graph_task_id  # noqa: SLF001 - what torch's own hooks ask
         self._n_open = 0
@@ -67,9 +78,9 @@ class SpanHook:
             return
         self._n_open += 1
         if self._n_open == 1:
-            if self._before is not None:
-                self._before()
             self._began_ns = perf_counter_ns()
+            if self._around is not None:
+                self._around.before(self._began_ns)
 
     def _leave(self, *_: Any) -> None:
         now_ns = perf_counter_ns()
@@ -79,8 +90,8 @@ class SpanHook:
             dur_ns = now_ns - self._began_ns
             self.total_ns += dur_ns
             self._add(self.name, dur_ns)
-            if self._after is not None:
-                self._after()
+            if self._around is not None:
+                self._around.after(now_ns)
         self._n_open = max(self._n_open - 1, 0)
 
 
@@ -107,9 +118,7 @@ class Hook:
         return getattr, (nullcontext(), "__exit__")
 
 
-def found_models(
-    add: Callable[[str, int], None], before: Callable[[], None], after: Callable[[], None]
-) -> list[SpanHook]:
+def found_models(add: Callable[[str, int], None], around: Around) -> list[SpanHook]:
     """Hooks for the job's models and their parts; a model is a module that lies in no other.
 
     Where something is compiled, only whole models are timed: a hook inside would break its graph.
@@ -127,13 +136,13 @@ def found_models(
         if id(module) not in inside and next(module.parameters(), None) is not None
     ):
         name = type(root).__name__ if index == 0 else f"{type(root).__name__} {index}"
-        hooks.append(SpanHook(name, root, add, before, after))
+        hooks.append(SpanHook(name, root, add, is_model=True, around=around))
         if any(_is_compiled(module) for module in root.modules()):
             continue
         parts = [each for each in root.named_modules() if each[0]]
         parts.sort(key=lambda each: each[0].count("."))  # of a large model, all layers first
         hooks += [
-            SpanHook(f"{name}.{path}", part, add)
+            SpanHook(f"{name}.{path}", part, add, around=around)
             for path, part in parts[: max(MAX_TRIED - len(hooks), 0)]
             if path.count(".") < MAX_DEPTH
         ]

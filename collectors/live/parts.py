@@ -26,10 +26,11 @@ MAX_CALLS = 24
 MAX_STEPS_OVER = 2
 """Steps with more calls, one after the other: a single one may be an evaluation."""
 NO_THREAD = -1
-LOADER, AFTER_FORWARD, OPTIMIZER, COLLECTION = (
+LOADER, AFTER_FORWARD, OPTIMIZER, CLOSURE, COLLECTION = (
     "data loader",
     "after forward (backward, loss)",
     "optimizer",
+    "optimizer (calls forward, backward)",
     "garbage collection",
 )
 
@@ -45,6 +46,7 @@ class Parts:
         self._hooks: list[SpanHook] = []
         self._n_steps = 0
         self._n_steps_over = 0
+        self._n_inside = 0
         self._forward_ended_ns = 0
         self._began_ns: dict[str, int] = {}
 
@@ -75,10 +77,11 @@ class Parts:
         """A step has ended. After the first the models are there, after the second their spans."""
         self._end_forward(time.perf_counter_ns())
         self._n_steps += 1
+        self._n_inside = 0
         is_over = sum(hook.n_calls for hook in self._hooks) > MAX_CALLS
         self._n_steps_over = self._n_steps_over + 1 if is_over else 0
         if self._n_steps == 1:
-            self._hooks = found_models(self._add, self._on_model, self._after_model)
+            self._hooks = found_models(self._add, self)
         elif self._n_steps == 2 or self._n_steps_over == MAX_STEPS_OVER:
             self._hooks = largest(self._hooks, MAX_CALLS)
         for hook in self._hooks:
@@ -92,11 +95,17 @@ class Parts:
         if self._is_ours():
             self._summary.add(part, dur_ns)
 
-    def _on_model(self) -> None:
-        self._end_forward(time.perf_counter_ns())
+    def before(self, now_ns: int) -> None:
+        """A module is called: if by none that is timed, a forward pass begins."""
+        if self._n_inside == 0:
+            self._end_forward(now_ns)
+        self._n_inside += 1
 
-    def _after_model(self) -> None:
-        self._forward_ended_ns = time.perf_counter_ns()
+    def after(self, now_ns: int) -> None:
+        """The call has ended: if it lies in none that is timed, a forward pass has."""
+        self._n_inside = max(self._n_inside - 1, 0)
+        if self._n_inside == 0:
+            self._forward_ended_ns = now_ns
 
     def _end_forward(self, now_ns: int) -> None:
         """What ran since the forward pass ends here."""
@@ -104,16 +113,20 @@ class Parts:
             self._add(AFTER_FORWARD, now_ns - self._forward_ended_ns)
             self._forward_ended_ns = 0
 
-    def _on_optimizer(self, *_: Any) -> None:
+    def _on_optimizer(self, _: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
         if not self._is_ours():
             return
         now_ns = time.perf_counter_ns()
         self._end_forward(now_ns)
-        self._began_ns[OPTIMIZER] = now_ns
+        closure = named.get("closure", args[1] if len(args) > 1 else None)
+        self._began_ns[OPTIMIZER if closure is None else CLOSURE] = now_ns
 
     def _after_optimizer(self, *_: Any) -> None:
         if self._is_ours():
+            if CLOSURE in self._began_ns:
+                self._end_forward(time.perf_counter_ns())
             self._end(OPTIMIZER)
+            self._end(CLOSURE)
 
     def _on_gc(self, phase: str, _: dict[str, int]) -> None:
         if not self._is_ours():

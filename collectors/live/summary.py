@@ -41,6 +41,7 @@ class StepSummary:
         self._flushed_s = time.monotonic()
         self._spans: defaultdict[str, list[int]] = defaultdict(list)
         self._usage = resource.getrusage(_THREAD)
+        self._cpu_ns = time.thread_time_ns()
 
     def add(self, part: str, dur_ns: int) -> None:
         """One span of a part took so long."""
@@ -52,15 +53,16 @@ class StepSummary:
         """The step has ended: write its line, begin with the next."""
         spans, self._spans = self._spans, defaultdict(list)
         before, used = self._usage, resource.getrusage(_THREAD)
-        self._usage = used
-        cpu_s = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+        # The times of `used` are counted in ticks of some ms where the kernel is built so.
+        before_cpu_ns, cpu_ns = self._cpu_ns, time.thread_time_ns()
+        self._usage, self._cpu_ns = used, cpu_ns
         line = {
             "step": step,
             "ended_ns": time.time_ns(),
             "dur_ns": dur_ns,
             "parts": {name: _of(spans[name]) for name in _longest(spans)},
             "host": {
-                "cpu_ns": int(cpu_s * 1e9),
+                "cpu_ns": cpu_ns - before_cpu_ns,
                 "n_waits": used.ru_nvcsw - before.ru_nvcsw,
                 "n_preempted": used.ru_nivcsw - before.ru_nivcsw,
                 "n_major_faults": used.ru_majflt - before.ru_majflt,

@@ -169,7 +169,7 @@ def test_a_rank_without_a_line_is_shown(write, tmp_path):
     write(1, [])
     done = watch(tmp_path)
     assert "2 of 4 ranks" in done.stdout
-    assert "1 of them have not ended a step" in done.stdout
+    assert "Ranks on which no step has ended: 1" in done.stdout
     assert rows(done)[1][4] == "no step has ended"
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TAKES = ()
 MAX_NAMED = 5
 """Ranks behind that are named in a line."""
-N_OTHER_LINES = 6
+N_OTHER_LINES = 7
 """Of the terminal, which the table leaves: the lines above and below it, and its heading."""
 PLAIN_WIDTH = 120
 
@@ -95,6 +95,8 @@ def view(seen: Seen, show: int) -> RenderableType:
     for each in seen.ranks[:show]:
         table.add_row(*map(Text, _cells(each, behind.get(each.rank, 0))))
     lines = [Text(_summary(seen)), Text(_lag(seen, behind))]
+    if n_waiting := sum(each.step is None for each in seen.ranks):
+        lines.append(Text(f"Ranks on which no step has ended: {n_waiting:,}"))
     n_left = len(seen.ranks) - show
     left = (
         [Text(f"{n_left:,} more ranks are faster: --show {len(seen.ranks)}")] if n_left > 0 else []
@@ -114,8 +116,6 @@ def _summary(seen: Seen) -> str:
             f", steps {min(numbers):,} to {max(numbers):,}, mean step {_dur(mean_ns)}, "
             f"slowest: rank {slowest.rank} with {_dur(slowest.mean_ns)}"
         )
-    if len(stepped) < n_ranks:
-        text += f"; {n_ranks - len(stepped):,} of them have not ended a step"
     return text
 
 

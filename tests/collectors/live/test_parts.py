@@ -15,7 +15,14 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from tracekit.collectors.live import parts as module
 from tracekit.collectors.live import summary
-from tracekit.collectors.live.parts import AFTER_FORWARD, COLLECTION, LOADER, OPTIMIZER, Parts
+from tracekit.collectors.live.parts import (
+    AFTER_FORWARD,
+    CLOSURE,
+    COLLECTION,
+    LOADER,
+    OPTIMIZER,
+    Parts,
+)
 from tracekit.collectors.live.steps import Steps
 
 pytestmark = pytest.mark.torch
@@ -84,6 +91,37 @@ def test_the_parts_of_a_step_are_timed(parts, spans):
     assert spans.n(COLLECTION) >= 1
     model = next(name for name in spans if name.startswith("Sequential") and "." not in name)
     assert spans.n(model) == 3
+
+
+def test_an_optimizer_that_calls_the_forward_pass_says_so(parts, spans):
+    loop = Loop(n_layers=1)
+
+    def closure():
+        loss = loop.model(torch.ones(1, 8)).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(2):
+        loop.optimizer.step(closure)
+        parts.end_step()
+    spans.clear()
+    loop.optimizer.step(closure)
+    assert spans.n(OPTIMIZER) == 0
+    assert spans.n(CLOSURE) == spans.n(AFTER_FORWARD) == 1
+
+
+def test_the_forward_pass_of_a_model_that_is_not_called_is_that_of_its_parts(parts, spans):
+    loop = Loop(n_layers=2)  # as a LightningModule, whose training_step is not its forward pass
+    for _ in range(3):
+        spans.clear()
+        x = torch.ones(1, 8)
+        for layer in loop.model:
+            x = layer(x)
+        x.sum().backward()
+        parts.end_step()
+    # from the first to the second, and from that to the end of the step
+    assert spans.n(AFTER_FORWARD) == 2
+    assert spans[AFTER_FORWARD][1] > spans[AFTER_FORWARD][0]
 
 
 def test_after_the_second_step_few_calls_are_timed(parts, spans):

@@ -80,7 +80,7 @@ def test_two_files_of_bounded_size_are_all_that_is_kept(path, monkeypatch):
     assert all(file.stat().st_size <= 10_000 + MAX_LINE_BYTES for file in files)
     kept = [line["step"] for file in reversed(files) for line in lines(file)]
     assert kept == list(range(kept[0], 1000))
-    assert kept[0] > 900  # of 200 bytes each, some 50 lines are in each
+    assert kept[0] > 700  # 10 kB are some 70 lines
 
 
 def test_a_line_can_be_read_once_its_step_has_ended(summary, path):
@@ -101,5 +101,5 @@ def test_the_host_counts_what_this_thread_used(summary, path):
     summary.end(0, 1)
     summary.close()
     (line,) = lines(path)
-    assert line["host"]["cpu_ns"] >= 25_000_000  # it is counted in ticks on some kernels
+    assert line["host"]["cpu_ns"] >= 30_000_000
     assert line["host"]["n_waits"] >= 1
