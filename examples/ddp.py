@@ -4,8 +4,8 @@ Run:
     torchrun --nproc-per-node 4 examples/ddp.py
     tracekit analyze runs/ddp
 
-The report names the last rank, which has more to compute: data-imbalance. Recorded shapes tell
-that from a slow processor; without them the cause would be slow-host.
+The report names the last rank, which has more to compute: data-imbalance. The lengths told with
+`c.samples` tell that from a slow processor.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ def train(arguments: Arguments) -> None:
     layer = nn.TransformerEncoderLayer(WIDTH, nhead=4, dim_feedforward=512, batch_first=True)
     model = DistributedDataParallel(nn.TransformerEncoder(layer, num_layers=3))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with tracekit.collect(
-        arguments.run_dir, steps=8, wait=2, record_shapes=True, keep_raw=arguments.keep_raw
-    ) as c:
+    with tracekit.collect(arguments.run_dir, steps=8, wait=2, keep_raw=arguments.keep_raw) as c:
         for _ in range(10):
             batch = torch.randn(BATCH, n_tokens, WIDTH)
             loss = model(batch).square().mean()

@@ -1,4 +1,4 @@
-"""Sample traces: a small real capture for the demo, and simulated runs with a planted fault.
+"""Sample traces: small real captures for the demo, and simulated runs with a planted fault.
 
 A scenario is a module that exports `SCENARIO`; adding one edits no file. It knows physics
 (durations, dependencies, bytes, clocks) and no detector. Severity 0 is its healthy twin, and the
@@ -21,7 +21,12 @@ from tracekit.findings import Cause
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DEMO = "slow_input_4_ranks"
+DEMOS = {
+    "slow-input": "slow_input_4_ranks",
+    "longer-sequences": "longer_sequences_4_ranks",
+}
+"""Folders of the demo's captures, four gloo ranks each: the loader of rank 2 is slow
+(`examples/slow_input.py`); rank 3 gets longer sequences (`examples/ddp.py`, with shapes)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +75,7 @@ def scenarios() -> dict[str, Scenario]:
 
 
 @contextmanager
-def demo_traces() -> Iterator[Path]:
-    """The folder of the demo's traces: four gloo ranks, rank 2 with a slow data loader."""
-    with as_file(files(__name__) / "data" / DEMO) as folder:
+def demo_traces(name: str = "slow-input") -> Iterator[Path]:
+    """The folder of one of the demo's captures (`DEMOS`)."""
+    with as_file(files(__name__) / "data" / DEMOS[name]) as folder:
         yield folder

@@ -56,6 +56,34 @@ def test_a_larger_grid_is_more_work_and_no_slower_device(make_run, runs):
     assert differ_us(run)[3] == (0, 100, "gemm")  # 2 × 150 of one size for 2 × 100 of another
 
 
+def told(traces, lengths):
+    """The loop told of two samples in each step of each rank, of these lengths by rank."""
+    for rank, length in lengths.items():
+        for step in range(1, 6):
+            row = {"step": step, "batch": 0, "length": length, "modality": None}
+            traces[rank].add("samples", 1000 * step, 0, **row).add("samples", 1000 * step, 0, **row)
+    return traces
+
+
+def test_longer_samples_explain_longer_kernels_up_to_the_square_of_their_length(make_run, runs):
+    traces = job(runs, lambda rank: [("gemm", 300 if rank == 3 else 100, 64)])
+    run = make_run(told(traces, {0: 10, 1: 10, 2: 10, 3: 20}))
+    assert differ_us(run)[3] == (0, 200, "gemm")  # (20² / 10² − 1) · 100 = 300 µs would do
+    assert differ_us(run)[0] == (0, 0, "gemm")
+
+
+def test_what_longer_samples_do_not_explain_is_slower(make_run, runs):
+    traces = job(runs, lambda rank: [("gemm", 180 if rank == 3 else 100, 64)])
+    run = make_run(told(traces, {0: 10, 1: 10, 2: 10, 3: 11}))
+    assert differ_us(run)[3] == (59, 21, "gemm")  # (11² / 10² − 1) · 100 = 21 of 80 µs
+
+
+def test_samples_that_not_all_ranks_told_explain_nothing(make_run, runs):
+    traces = job(runs, lambda rank: [("gemm", 300 if rank == 3 else 100, 64)])
+    run = make_run(told(traces, {0: 10, 1: 10, 3: 20}))
+    assert differ_us(run)[3] == (200, 0, "gemm")
+
+
 def test_the_part_that_differs_most_comes_first(make_run, runs):
     run = make_run(job(runs, lambda rank: [("gemm", 120 if rank == 3 else 100, 64)]))
     parts = differences_from_peers(run, (3,), list(run.ranks))

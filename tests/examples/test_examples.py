@@ -67,8 +67,9 @@ def test_the_report_of_an_example_begins_with_its_fault(analysed, name):
     by_id = {f.id: f for f in result.findings if f.status is Status.FOUND and f.ranks}
     for each in planted.named_by:
         assert (by_id[each].cause, by_id[each].ranks) == (planted.cause, planted.ranks)
-    assert result.findings[0].id in planted.named_by
-    assert result.findings[0].severity is Severity.CRITICAL
+    first = result.findings[0]  # idle-gpu may say the same of a late host, and claim a bit more
+    assert (first.severity, first.cause) == (Severity.CRITICAL, planted.cause)
+    assert set(planted.ranks) <= set(first.ranks)
 
 
 @pytest.mark.parametrize("name", sorted(PLANTED))

@@ -1,7 +1,8 @@
 """Compute kernels of each rank over the averaged steps: how many, how long.
 
 Two kernels are the same where their name and the work of one are: a larger grid, or an operator on
-larger shapes, is more work and no slower device.
+larger shapes, is more work and no slower device. Where neither shows it, the lengths of samples do,
+if the loop told them.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ def differences(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
 
     Returns:
         `rank`, `slower_ns` (same kernels, longer than the median rank's mean), `more_ns` (more,
-        fewer or other kernels than the median rank's), `kind` (kind that differs most); sorted by
-        rank. Both are Float64, whole ns (sums of doubles depend on their order), maybe negative.
+        fewer or other kernels than the median rank's, or the same on longer samples), `kind` (kind
+        that differs most); sorted by rank. Both are Float64, whole ns (sums of doubles depend on
+        their order), maybe negative.
     """
     devices = compared_devices(run)
     rows = pl.concat(
@@ -79,11 +81,50 @@ def differences(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
         .unique("rank", keep="first", maintain_order=True)
         .select("rank", "kind")
     )
+    totals = detail.group_by("rank", maintain_order=True).agg(
+        pl.col("slower_ns", "more_ns").sum().round(), total_ns=pl.col("total_ns").sum() / n_steps
+    )
     return (
-        detail.group_by("rank", maintain_order=True)
-        .agg(pl.col("slower_ns", "more_ns").sum().round())
+        _with_longer_samples(totals, _work_told(run, steps))
         .join(by_kind, on="rank", how="left", validate="1:1")
         .sort("rank")
+    )
+
+
+def _work_told(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
+    """Work of each rank as the loop told it: `rank`, `told`, the sum of squared lengths of samples.
+
+    No operator's time grows faster than with the square of a sample's length. Empty unless all
+    ranks told.
+    """
+    told = pl.concat(
+        [
+            run.scan("samples", rank)
+            .filter(pl.col("step").is_in(list(steps)))
+            .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), told=pl.col("length") ** 2)
+            for rank in run.ranks
+        ]
+    )
+    by_rank = told.group_by("rank").agg(pl.col("told").sum().cast(pl.Float64)).collect()
+    return by_rank if by_rank.height == len(run.ranks) else by_rank.clear()
+
+
+def _with_longer_samples(totals: pl.DataFrame, told: pl.DataFrame) -> pl.DataFrame:
+    """Take what the same kernels take longer on longer samples for more work, as far as it may be.
+
+    `totals` has `rank`, `slower_ns`, `more_ns` and `total_ns`, which goes.
+    """
+    more_share = (pl.col("told") / pl.col("told").median() - 1).clip(0).fill_null(0.0)
+    usual_ns = pl.col("total_ns") - pl.col("slower_ns")
+    explained_ns = pl.min_horizontal(pl.col("slower_ns").clip(0), more_share * usual_ns)
+    return (
+        totals.join(told, on="rank", how="left", validate="1:1", maintain_order="left")
+        .with_columns(moved_ns=explained_ns.fill_nan(0.0).round())
+        .select(
+            "rank",
+            slower_ns=pl.col("slower_ns") - pl.col("moved_ns"),
+            more_ns=pl.col("more_ns") + pl.col("moved_ns"),
+        )
     )
 
 
