@@ -122,12 +122,17 @@ def found_models(add: Callable[[str, int], None], around: Around) -> list[SpanHo
     """Hooks for the job's models and their parts; a model is a module that lies in no other.
 
     Where something is compiled, only whole models are timed: a hook inside would break its graph.
+    Modules of TorchScript take no hooks.
     """
-    nn: Any = sys.modules.get("torch.nn.modules.module")
-    if nn is None:
-        return []
-    # By type: isinstance would ask objects of libraries for their class, and some warn then.
-    modules = [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not hasattr(getattr(torch, "compiler", None), "is_compiling"):
+        return []  # before 2.3, torch does not say what hooks must know
+
+    def can_hook(kind: type) -> bool:
+        # By type: isinstance would ask objects of libraries for their class, and some warn then.
+        return issubclass(kind, torch.nn.Module) and not issubclass(kind, torch.jit.ScriptModule)
+
+    modules = [each for each in gc.get_objects() if can_hook(type(each))]
     inside = {id(child) for module in modules for child in module.children()}
     hooks = []
     for index, root in enumerate(
@@ -139,7 +144,7 @@ def found_models(add: Callable[[str, int], None], around: Around) -> list[SpanHo
         hooks.append(SpanHook(name, root, add, is_model=True, around=around))
         if any(_is_compiled(module) for module in root.modules()):
             continue
-        parts = [each for each in root.named_modules() if each[0]]
+        parts = [each for each in root.named_modules() if each[0] and can_hook(type(each[1]))]
         parts.sort(key=lambda each: each[0].count("."))  # of a large model, all layers first
         hooks += [
             SpanHook(f"{name}.{path}", part, add, around=around)

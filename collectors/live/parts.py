@@ -78,6 +78,7 @@ class Parts:
         self._end_forward(time.perf_counter_ns())
         self._n_steps += 1
         self._n_inside = 0
+        self._began_ns.clear()  # of an optimizer that raised
         is_over = sum(hook.n_calls for hook in self._hooks) > MAX_CALLS
         self._n_steps_over = self._n_steps_over + 1 if is_over else 0
         if self._n_steps == 1:
@@ -86,14 +87,6 @@ class Parts:
             self._hooks = largest(self._hooks, MAX_CALLS)
         for hook in self._hooks:
             hook.end_step()
-
-    def _is_ours(self) -> bool:
-        """Whether this is the thread whose steps are timed."""
-        return threading.get_ident() == self._thread
-
-    def _add(self, part: str, dur_ns: int) -> None:
-        if self._is_ours():
-            self._summary.add(part, dur_ns)
 
     def before(self, now_ns: int) -> None:
         """A module is called: if by none that is timed, a forward pass begins."""
@@ -106,6 +99,14 @@ class Parts:
         self._n_inside = max(self._n_inside - 1, 0)
         if self._n_inside == 0:
             self._forward_ended_ns = now_ns
+
+    def _is_ours(self) -> bool:
+        """Whether this is the thread whose steps are timed."""
+        return threading.get_ident() == self._thread
+
+    def _add(self, part: str, dur_ns: int) -> None:
+        if self._is_ours():
+            self._summary.add(part, dur_ns)
 
     def _end_forward(self, now_ns: int) -> None:
         """What ran since the forward pass ends here."""

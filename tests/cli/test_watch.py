@@ -186,7 +186,7 @@ def test_a_thousand_ranks_are_a_short_table(write, tmp_path):
     assert time.monotonic() - began_s < 5
     assert len(done.stdout.splitlines()) <= 10
     assert next(iter(rows(done))) == 777
-    assert "995 more ranks are faster: --show 1000" in done.stdout
+    assert "995 more ranks hold up less: --show 1000" in done.stdout
 
 
 def test_the_newest_attempt_is_shown_unless_another_is_asked_for(write, tmp_path):

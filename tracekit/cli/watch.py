@@ -99,7 +99,9 @@ def view(seen: Seen, show: int) -> RenderableType:
         lines.append(Text(f"Ranks on which no step has ended: {n_waiting:,}"))
     n_left = len(seen.ranks) - show
     left = (
-        [Text(f"{n_left:,} more ranks are faster: --show {len(seen.ranks)}")] if n_left > 0 else []
+        [Text(f"{n_left:,} more ranks hold up less: --show {len(seen.ranks)}")]
+        if n_left > 0
+        else []
     )
     return Group(*lines, *([table] if seen.ranks else []), *left)
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 
 import pytest
 import torch
@@ -241,6 +242,15 @@ def test_parts_of_a_compiled_model_get_no_hooks(found):
     hooks = found(model)
     assert [hook.name for hook in hooks] == ["Sequential"]
     assert n_hooks(model) == 3
+
+
+def test_modules_of_torchscript_get_no_hooks(found):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that TorchScript is deprecated
+        traced = torch.jit.trace(torch.nn.Linear(4, 4), torch.ones(1, 4))
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), traced)
+    assert [hook.name for hook in found(model)] == ["Sequential", "Sequential.0"]
+    assert found(traced)[2:] == []
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -227,12 +227,13 @@ def test_an_exception_in_a_step_leaves_nothing_open(parts, spans):
         loop.step()
         parts.end_step()
     with pytest.raises(RuntimeError):
-        loop.model(torch.ones(1, 9))
+        loop.optimizer.step(lambda: loop.model(torch.ones(1, 9)))
     parts.end_step()
     spans.clear()
     loop.step()
     parts.end_step()
     assert spans.n(OPTIMIZER) == spans.n(AFTER_FORWARD) == 1
+    assert spans.n(CLOSURE) == 0
 
 
 def cpu_ns(loop, n_steps, steps=None):
