@@ -15,7 +15,6 @@ class Arguments(argparse.Namespace):
 
     run_dir: Path
     healthy: bool
-    keep_raw: bool
 
 
 def joined(doc: str, **choices: tuple[str, ...]) -> Arguments:
@@ -29,7 +28,6 @@ def joined(doc: str, **choices: tuple[str, ...]) -> Arguments:
     default = Path("runs") / Path(sys.argv[0]).stem
     parser.add_argument("--run-dir", type=Path, default=default, help=f"default: {default}")
     parser.add_argument("--healthy", action="store_true", help="the same without the fault")
-    parser.add_argument("--keep-raw", action="store_true", help="keep the profiler's JSON as well")
     for name, values in choices.items():
         parser.add_argument(f"--{name}", choices=values, default=values[0])
     arguments = parser.parse_args(namespace=Arguments())

@@ -28,7 +28,7 @@ def train(arguments: Arguments) -> None:
     layer = nn.TransformerEncoderLayer(WIDTH, nhead=4, dim_feedforward=512, batch_first=True)
     model = DistributedDataParallel(nn.TransformerEncoder(layer, num_layers=3))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with tracekit.collect(arguments.run_dir, steps=8, wait=2, keep_raw=arguments.keep_raw) as c:
+    with tracekit.collect(arguments.run_dir, steps=8, wait=2) as c:
         for _ in range(10):
             batch = torch.randn(BATCH, n_tokens, WIDTH)
             loss = model(batch).square().mean()

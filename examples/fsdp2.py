@@ -44,7 +44,7 @@ def train(arguments: Arguments) -> None:
     fully_shard(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     measures = dist.get_rank() == 0 and not arguments.healthy
-    with tracekit.collect(arguments.run_dir, steps=8, wait=2, keep_raw=arguments.keep_raw) as c:
+    with tracekit.collect(arguments.run_dir, steps=8, wait=2) as c:
         for _ in range(10):
             batch = torch.randn(BATCH, TOKENS, WIDTH)
             symbols = torch.randint(N_SYMBOLS, (BATCH, TOKENS))

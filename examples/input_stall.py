@@ -47,9 +47,7 @@ def train(arguments: Arguments) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     read_s = 0.0 if arguments.healthy else READ_S
     loader = DataLoader(Batches(read_s), batch_size=None, num_workers=N_WORKERS)
-    with tracekit.collect(
-        arguments.run_dir, steps=N_STEPS - 3, wait=2, keep_raw=arguments.keep_raw
-    ) as c:
+    with tracekit.collect(arguments.run_dir, steps=N_STEPS - 3, wait=2) as c:
         for batch in loader:
             loss = model(batch).square().mean()
             loss.backward()

@@ -34,9 +34,7 @@ def train(arguments: Arguments) -> None:
     stage = PipelineStage(module, rank, n_stages, torch.device("cpu"))
     schedule = SCHEDULES[arguments.schedule](stage, N_MICROBATCHES, loss_fn=nn.functional.mse_loss)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
-    with tracekit.collect(
-        arguments.run_dir, steps=8, wait=2, layout={"pp": n_stages}, keep_raw=arguments.keep_raw
-    ) as c:
+    with tracekit.collect(arguments.run_dir, steps=8, wait=2, layout={"pp": n_stages}) as c:
         for _ in range(10):
             batch = torch.randn(BATCH, WIDTH)
             inputs = (batch,) if rank == 0 else ()

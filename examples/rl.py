@@ -5,7 +5,7 @@ Run:
     tracekit analyze runs/rl
 
 The report names the last rank, for which the others wait in their update, and says that it has
-more to compute: data-imbalance. That its rollout is what takes so long stands on the page of steps.
+more to compute: data-imbalance. The phases are in the trace, but no finding names one yet.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def train(arguments: Arguments) -> None:
     n_tokens = LONG_TOKENS if is_last and not arguments.healthy else TOKENS
     policy = DistributedDataParallel(Policy())
     optimizer = torch.optim.SGD(policy.parameters(), lr=0.01)
-    with tracekit.collect(arguments.run_dir, steps=10, wait=2, keep_raw=arguments.keep_raw) as c:
+    with tracekit.collect(arguments.run_dir, steps=10, wait=2) as c:
         for _ in range(12):
             with c.phase("rollout"):
                 answers = rollout(policy.module, n_tokens)

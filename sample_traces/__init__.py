@@ -26,7 +26,7 @@ DEMOS = {
     "longer-sequences": "longer_sequences_4_ranks",
 }
 """Folders of the demo's captures, four gloo ranks each: the loader of rank 2 is slow
-(`examples/slow_input.py`); rank 3 gets longer sequences (`examples/ddp.py`, with shapes)."""
+(`examples/slow_input.py`); rank 3 gets longer sequences (`examples/ddp.py`, shapes recorded)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
