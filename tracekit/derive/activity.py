@@ -188,7 +188,12 @@ def _working(run: Run, rank: int, thread: int | None) -> pl.LazyFrame:
             for table in ("cpu_ops", "annotations")
         ]
     ).collect()
-    every = run.scan("cpu_ops", rank).filter(on_thread & ~is_no_work).collect()
+    every = (
+        run.scan("cpu_ops", rank)
+        .filter(on_thread & ~is_no_work)
+        .select("thread", "start_ns", "dur_ns", "name", "shapes")
+        .collect()
+    )
     operators = top_level(_not_communicating(every).lazy()).collect()
     first_ns = operators.with_columns(end_ns=pl.col("start_ns") + 1)
     is_work = covered_ns(first_ns, no_work, "thread") == 0
@@ -213,8 +218,6 @@ def _with_shapes(operators: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
         .join_asof(
             shaped.sort("inner_ns"), left_on="start_ns", right_on="inner_ns", strategy="forward"
         )
-        .with_columns(
-            shapes=pl.coalesce("shapes", pl.when(is_inside).then("first_shapes")),
-        )
+        .with_columns(shapes=pl.coalesce("shapes", pl.when(is_inside).then("first_shapes")))
         .drop("inner_ns", "first_shapes")
     )
