@@ -37,7 +37,7 @@ N_RESAMPLED = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A step of some, on average."""
+    """A step of some: the median of its time, since other processes delay some; the mean of CPU."""
 
     wall_ns: float
     cpu_ns: float
@@ -91,18 +91,16 @@ def _pairs(folder: Path) -> list[tuple[Block, Block]]:
 
 def _block(step: Callable[[], None], steps: Steps | None) -> Block:
     """Some steps after those that warm up."""
-    began_ns = began_cpu_ns = ended_ns = 0
+    wall_ns, cpu_ns = [], []
     for number in range(N_WARM + N_STEPS):
-        if number == N_WARM:
-            began_ns, began_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
+        began_ns, began_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
         step()
         if steps is not None:
-            now_ns = time.perf_counter_ns()
-            steps.end(number, now_ns - ended_ns)
-            ended_ns = now_ns
+            steps.end(number, time.perf_counter_ns() - began_ns)
+        wall_ns.append(time.perf_counter_ns() - began_ns)
+        cpu_ns.append(time.thread_time_ns() - began_cpu_ns)
     return Block(
-        wall_ns=(time.perf_counter_ns() - began_ns) / N_STEPS,
-        cpu_ns=(time.thread_time_ns() - began_cpu_ns) / N_STEPS,
+        wall_ns=statistics.median(wall_ns[N_WARM:]), cpu_ns=statistics.fmean(cpu_ns[N_WARM:])
     )
 
 
