@@ -19,8 +19,8 @@ from torch.utils.data import DataLoader, Dataset
 
 import tracekit
 
-WIDTH, BATCH, N_WORKERS, N_STEPS = 512, 1024, 2, 16
-READ_S = 0.6
+WIDTH, BATCH, N_WORKERS, N_STEPS = 512, 1024, 2, 14
+READ_S = 0.9
 
 
 class Batches(Dataset[torch.Tensor]):
