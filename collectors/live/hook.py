@@ -180,12 +180,15 @@ class Collection:
         if self._recording is not None:
             with quiet("a phase is not marked"):
                 mark = marked(f"{PHASE} {name}")
+        began_ns = time.perf_counter_ns()
         try:
             yield
         finally:
-            if mark is not None:
-                with quiet("a phase is not marked"):
+            with quiet("a phase is not marked"):
+                if mark is not None:
                     mark.__exit__(None, None, None)
+                if self._steps is not None:
+                    self._steps.add_phase(name, time.perf_counter_ns() - began_ns)
 
     def _begin(self, step: int = 0) -> None:
         """Start recording; the current step is this one. Until all of it has worked, it is off."""

@@ -20,6 +20,10 @@ class Steps:
         self._parts = Parts(self._summary)
         self._parts.start()
 
+    def add_phase(self, name: str, dur_ns: int) -> None:
+        """A phase of the step took so long; the other parts lie inside of phases."""
+        self._summary.add(f"phase {name}", dur_ns)
+
     def end(self, step: int, dur_ns: int) -> None:
         """The step has ended."""
         self._parts.end_step()

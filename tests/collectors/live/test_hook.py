@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import time
 
@@ -199,3 +200,15 @@ def test_a_loop_that_hangs_says_where_once(tmp_path, caplog):
     watchdog.close()
     assert "test_a_loop_that_hangs_says_where_once" in stacks.read_text()
     assert len([each for each in problems(caplog) if "no step has ended" in each]) == 1
+
+
+def test_phases_are_parts_of_the_summary(tmp_path):
+    with tracekit.collect(tmp_path, wait=4, telemetry_every_s=None, rank=0, world_size=1) as c:
+        for _ in range(3):
+            with c.phase("rollout"):
+                time.sleep(0.01)
+            c.step()
+    lines = (tmp_path / "attempt=0/steps/rank=000000.jsonl").read_text().splitlines()
+    parts = [json.loads(line)["parts"]["phase rollout"] for line in lines]
+    assert [n for n, *_ in parts] == [1, 1, 1]
+    assert min(total_ns for _, total_ns, *_ in parts) >= 10_000_000
