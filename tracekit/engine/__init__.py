@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["ALLOCATORS", "Engine", "Work", "engine_forms", "engines", "map_ranks", "open_engine"]
 
 ALLOCATORS = {
-    "_RJEM_MALLOC_CONF": "dirty_decay_ms:10,muzzy_decay_ms:10",
+    "_RJEM_MALLOC_CONF": "dirty_decay_ms:2,muzzy_decay_ms:0",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 """Variables that keep a process small which reads in small pieces, where they are set before Polars
-and pyarrow are imported: Polars' allocator gives freed pages back after 10 ms (its own 0.5 s take
-more memory, at once takes a fifth more CPU), and Arrow's keeps none of its own."""
+and pyarrow are imported: Polars' allocator gives freed pages back after 2 ms (its own 0.5 s take
+more memory, at once takes up to a tenth more CPU), and Arrow's keeps none of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
