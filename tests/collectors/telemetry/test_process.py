@@ -157,7 +157,10 @@ def test_the_latest_is_kept_in_two_files(out, monkeypatch):
     old = [json.loads(line) for line in out.with_suffix(".old.jsonl").read_bytes().splitlines()]
     assert old[0] == header
     assert old[-1]["kind"] == "sample"
-    assert sorted(path.name for path in out.parent.iterdir()) == ["telemetry.jsonl", "telemetry.old.jsonl"]
+    assert sorted(path.name for path in out.parent.iterdir()) == [
+        "telemetry.jsonl",
+        "telemetry.old.jsonl",
+    ]
 
 
 def test_a_source_that_breaks_leaves_the_others(out, monkeypatch):
