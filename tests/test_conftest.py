@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+TIMED = "import itertools, pytest\ncalls = itertools.count()\n@pytest.mark.timed\n"
 CONFTEST = Path(__file__).with_name("conftest.py").read_text(encoding="utf-8")
 
 
@@ -24,8 +25,18 @@ CONFTEST = Path(__file__).with_name("conftest.py").read_text(encoding="utf-8")
         ),
         ("def test_it(traces): ...\n", "true", True),
         ("import pytest\ndef test_it(): pytest.xfail('known')\n", "true", True),
+        (f"{TIMED}def test_it(): assert next(calls) == 2\n", "true", True),
+        (f"{TIMED}def test_it(): assert next(calls) == 3\n", "true", False),
     ],
-    ids=["skip-in-ci", "skip-at-home", "module-in-ci", "no-traces-in-ci", "xfail-in-ci"],
+    ids=[
+        "skip-in-ci",
+        "skip-at-home",
+        "module-in-ci",
+        "no-traces-in-ci",
+        "xfail-in-ci",
+        "timed-third-run",
+        "timed-no-more",
+    ],
 )
 def test_ci_accepts_a_skip_only_for_missing_hardware_or_traces(tmp_path, body, ci, passes):
     (tmp_path / "tests").mkdir()

@@ -13,7 +13,7 @@ import pytest
 import tracekit
 from tracekit.findings import Cause, Severity, Status
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timed]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 N_RANKS = 2
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID")

@@ -247,6 +247,7 @@ def cpu_ns(loop, n_steps, steps=None):
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_a_step_costs_at_most_half_a_millisecond(tmp_path, monkeypatch):
     monkeypatch.setattr(summary, "FLUSH_S", 0.0)  # as a step of 100 ms does, each writes its line
     gc.collect()
