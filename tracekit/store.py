@@ -229,7 +229,7 @@ def write_json(path: Path, value: Any) -> None:
     encoded = msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
     if path.is_file() and path.read_bytes() == encoded:
         return
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(f"{path.name}.{os.urandom(4).hex()}.tmp")  # others may write it too
     temporary.write_bytes(encoded)
     temporary.replace(path)
 
@@ -357,12 +357,19 @@ def is_free(folder: Path) -> bool:
     """Whether a run may be written there: nothing is, or only what a run holds, whole or not."""
     if not folder.exists():
         return True
-    ours = {*TABLES, *_FOLDERS, RAW, MANIFEST, MANIFEST + ".tmp"}
-    return folder.is_dir() and all(path.name in ours for path in folder.iterdir())
+    ours = {*TABLES, *_FOLDERS, RAW, MANIFEST}
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else [""]
+    return all(name in ours or _is_unfinished_manifest(name) for name in names)
+
+
+def _is_unfinished_manifest(name: str) -> bool:
+    return name.startswith(f"{MANIFEST}.") and name.endswith(".tmp")
 
 
 def remove_run(folder: Path) -> None:
     """Remove what a run folder holds: its tables, captures, caches and manifest, nothing else."""
     for name in (*TABLES, *_FOLDERS):
         shutil.rmtree(folder / name, ignore_errors=True)
-    (folder / MANIFEST).unlink(missing_ok=True)
+    for path in folder.glob(f"{MANIFEST}*"):
+        if path.name == MANIFEST or _is_unfinished_manifest(path.name):
+            path.unlink(missing_ok=True)

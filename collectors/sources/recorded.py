@@ -142,10 +142,24 @@ def finished(
 
 @contextmanager
 def _alone(window: WindowFolder, rank: int) -> Iterator[None]:
-    """Wait until no other process converts this rank; a process that is killed lets go of it."""
-    with (window.folder / RAW / f"rank={rank:06d}.lock").open("wb") as lock:
+    """Wait until no other process converts this rank; a process that is killed lets go of it.
+
+    Whoever finds nothing left to convert takes the lock away, and the folder after its last one.
+    """
+    raw = window.folder / RAW
+    path = raw / f"rank={rank:06d}.lock"
+    try:
+        lock = path.open("wb")
+    except FileNotFoundError:  # others have converted all of it
+        yield
+        return
+    with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+        if not any(raw.glob(f"rank={rank:06d}.json*")):
+            path.unlink(missing_ok=True)
+            with suppress(OSError):  # other ranks' traces wait in it
+                raw.rmdir()
 
 
 def _converted(
@@ -188,9 +202,8 @@ def _converted(
     write_json(capture_path(window.folder, rank), capture)
     if not keeps_raw:
         for each in raw.glob(f"rank={rank:06d}.*"):
-            each.unlink(missing_ok=True)
-        with suppress(OSError):  # other ranks' traces wait in it
-            raw.rmdir()
+            if each.suffix != ".lock":  # the others wait at it
+                each.unlink(missing_ok=True)
     return capture
 
 
