@@ -9,11 +9,15 @@ from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median_high
+from statistics import fmean, median_high
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from tracekit.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 N_STEPS = 20
 """Steps over which means are taken."""
@@ -29,6 +33,13 @@ class _Host(msgspec.Struct, frozen=True, gc=False):
     n_preempted: int
 
 
+class _Device(msgspec.Struct, frozen=True):
+    """An earlier step as the device ran it; only of some the parts are timed."""
+
+    dur_ns: int
+    parts: dict[str, tuple[int, int, int, int]]
+
+
 class _Line(msgspec.Struct, frozen=True):
     """What is read of one line."""
 
@@ -37,6 +48,7 @@ class _Line(msgspec.Struct, frozen=True):
     dur_ns: int
     parts: dict[str, tuple[int, int, int, int]]
     host: _Host
+    device: _Device | None = None
 
 
 _decoder = msgspec.json.Decoder(_Line)
@@ -50,21 +62,26 @@ class _Step:
     parts_ns: dict[str, int]
     n_waits: int
     n_preempted: int
+    device_ns: int | None
+    device_parts_ns: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
     """One rank as last seen; means and sums are over its last `N_STEPS` steps.
 
-    Before its first step has ended, `step` is null and `silent_ns` is since it began.
+    Before its first step has ended, `step` is null and `silent_ns` is since it began. `part` is
+    that of the device where its parts are timed, and then `part_share` is one of its steps.
     """
 
     rank: int
     silent_ns: int
     step: int | None = None
     mean_ns: float = 0.0
+    device_ns: float | None = None
     part: str = ""
     part_share: float = 0.0
+    part_is_on_device: bool = False
     waits_per_step: float = 0.0
     preempted_per_step: float = 0.0
 
@@ -204,9 +221,11 @@ class _Tail:
                 self.steps.append(
                     _Step(
                         dur_ns=line.dur_ns,
-                        parts_ns={name: part[1] for name, part in line.parts.items()},
+                        parts_ns=_sums_ns(line.parts),
                         n_waits=line.host.n_waits,
                         n_preempted=line.host.n_preempted,
+                        device_ns=line.device.dur_ns if line.device else None,
+                        device_parts_ns=_sums_ns(line.device.parts) if line.device else {},
                     )
                 )
         return len(whole) + len(ended)
@@ -216,20 +235,38 @@ def _rank(rank: int, tail: _Tail, now_ns: int) -> Rank:
     steps = tail.steps
     step, ended_ns = tail.last
     total_ns = sum(each.dur_ns for each in steps)
-    parts_ns: Counter[str] = Counter()
-    for each in steps:
-        parts_ns.update(each.parts_ns)
-    part, part_ns = max(parts_ns.items(), key=lambda item: item[1], default=("", 0))
+    on_device = [each.device_ns for each in steps if each.device_ns is not None]
+    split = [each for each in steps if each.device_parts_ns]
+    if split:
+        part, part_ns = _largest(each.device_parts_ns for each in split)
+        whole_ns = sum(each.device_ns or 0 for each in split)
+    else:
+        part, part_ns = _largest(each.parts_ns for each in steps)
+        whole_ns = total_ns
     return Rank(
         rank=rank,
         silent_ns=max(now_ns - ended_ns, 0),
         step=step,
         mean_ns=total_ns / len(steps),
+        device_ns=fmean(on_device) if on_device else None,
         part=part,
-        part_share=part_ns / max(total_ns, 1),
+        part_share=part_ns / max(whole_ns, 1),
+        part_is_on_device=bool(split),
         waits_per_step=sum(each.n_waits for each in steps) / len(steps),
         preempted_per_step=sum(each.n_preempted for each in steps) / len(steps),
     )
+
+
+def _sums_ns(parts: dict[str, tuple[int, int, int, int]]) -> dict[str, int]:
+    return {name: sum_ns for name, (_, sum_ns, _, _) in parts.items()}
+
+
+def _largest(steps: Iterable[dict[str, int]]) -> tuple[str, int]:
+    """The part that took longest over some steps, and how long."""
+    parts_ns: Counter[str] = Counter()
+    for each in steps:
+        parts_ns.update(each)
+    return max(parts_ns.items(), key=lambda item: item[1], default=("", 0))
 
 
 def _files(folder: Path, name: re.Pattern[str]) -> dict[int, Path]:

@@ -23,6 +23,8 @@ MAX_NAMED = 5
 N_OTHER_LINES = 7
 """Of the terminal, which the table leaves: the lines above and below it, and its heading."""
 PLAIN_WIDTH = 120
+ON_DEVICE = "On device"
+LARGEST_PART = "Largest part"
 
 
 @click.command(epilog="Example: tracekit watch runs/")
@@ -43,8 +45,9 @@ def command(*, run_dir: Path, attempt: int | None, every_s: float, show: int, on
     """Show the ranks of a job that records itself into RUN_DIR, until Ctrl-C.
 
     Each rank writes a line for every step: how long it took, what took most of it, how often its
-    thread waited or was preempted. Means are those of the last 20 steps. A rank that is silent for
-    longer than its steps take is in a long step, or has ended.
+    thread waited or was preempted. Means are those of the last 20 steps. Where a device was timed,
+    its mean step is shown too, and the largest part is its own. A rank that is silent for longer
+    than its steps take is in a long step, or has ended.
     """
     from rich.console import Console  # noqa: PLC0415 - `--help` does without
 
@@ -85,15 +88,19 @@ def view(seen: Seen, show: int) -> RenderableType:
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    table = Table(box=None, pad_edge=False)
-    for title in ("Rank", "Step", "Behind", "Mean step", "Silent for"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("Largest part", no_wrap=True, ratio=1)
-    for title in ("Share", "Waits/step", "Preempted/step"):
-        table.add_column(title, justify="right", no_wrap=True)
     behind = seen.behind()
-    for each in seen.ranks[:show]:
-        table.add_row(*map(Text, _cells(each, behind.get(each.rank, 0))))
+    rows = [_cells(each, behind.get(each.rank, 0)) for each in seen.ranks[:show]]
+    if all(each.device_ns is None for each in seen.ranks):
+        for row in rows:
+            del row[ON_DEVICE]
+    table = Table(box=None, pad_edge=False)
+    for title in rows[0] if rows else ():
+        if title == LARGEST_PART:
+            table.add_column(title, no_wrap=True, ratio=1)
+        else:
+            table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row.values()))
     lines = [Text(_summary(seen)), Text(_lag(seen, behind))]
     if n_waiting := sum(each.step is None for each in seen.ranks):
         lines.append(Text(f"Ranks on which no step has ended: {n_waiting:,}"))
@@ -130,21 +137,25 @@ def _lag(seen: Seen, behind: dict[int, int]) -> str:
     return f"Behind {others}, in steps: {', '.join(named)}{more}"
 
 
-def _cells(each: Rank, n_behind: int) -> tuple[str, ...]:
-    silent = _dur(each.silent_ns)
-    if each.step is None:
-        return (str(each.rank), "-", "-", "-", silent, "no step has ended", "-", "-", "-")
-    return (
-        str(each.rank),
-        f"{each.step:,}",
-        f"{n_behind:,}" if n_behind else "-",
-        _dur(each.mean_ns),
-        silent,
-        each.part or "-",
-        f"{each.part_share:.0%}" if each.part else "-",
-        f"{each.waits_per_step:,.1f}",
-        f"{each.preempted_per_step:,.1f}",
-    )
+def _cells(each: Rank, n_behind: int) -> dict[str, str]:
+    """A row of the table, by the titles of its columns."""
+    ended = each.step is not None
+    return {
+        "Rank": str(each.rank),
+        "Step": "-" if each.step is None else f"{each.step:,}",
+        "Behind": f"{n_behind:,}" if n_behind else "-",
+        "Mean step": _dur(each.mean_ns) if ended else "-",
+        ON_DEVICE: "-" if each.device_ns is None else _dur(each.device_ns),
+        "Silent for": _dur(each.silent_ns),
+        LARGEST_PART: _part(each) if ended else "no step has ended",
+        "Share": f"{each.part_share:.0%}" if each.part else "-",
+        "Waits/step": f"{each.waits_per_step:,.1f}" if ended else "-",
+        "Preempted/step": f"{each.preempted_per_step:,.1f}" if ended else "-",
+    }
+
+
+def _part(each: Rank) -> str:
+    return f"{each.part} (device)" if each.part_is_on_device else each.part or "-"
 
 
 def _dur(dur_ns: float) -> str:
