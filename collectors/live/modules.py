@@ -29,6 +29,16 @@ class Around(Protocol):
         """A call has ended."""
 
 
+class OnDevice(Protocol):
+    """What times a call on the device."""
+
+    def begin(self) -> Any:
+        """A call begins; what this gives is given back at its end."""
+
+    def end(self, part: str, begin: Any) -> None:
+        """It has ended."""
+
+
 class SpanHook:
     """Times the calls of one module in this thread. A copy or a pickle of the module is not timed.
 
@@ -44,17 +54,19 @@ class SpanHook:
         *,
         is_model: bool = False,
         around: Around | None = None,
+        device: OnDevice | None = None,
     ) -> None:
         """Hook into the module: `add` gets its name and the ns of each call."""
         self.name = name
         self.n_calls = 0
         self.total_ns = 0
         self.is_model = is_model
-        self._add, self._around = add, around
+        self._add, self._around, self._device = add, around, device
         self._thread = get_ident()
         self._backward: Callable[[], int] = sys.modules["torch"]._C._current_graph_task_id  # noqa: SLF001 - what torch's own hooks ask
         self._n_open = 0
         self._began_ns = 0
+        self._begin: Any = None
         self._handles = [
             module.register_forward_pre_hook(Hook(self._enter)),
             # Called after an exception too: else its call would stay open.
@@ -81,6 +93,8 @@ class SpanHook:
             self._began_ns = perf_counter_ns()
             if self._around is not None:
                 self._around.before(self._began_ns)
+            if self._device is not None:
+                self._begin = self._device.begin()
 
     def _leave(self, *_: Any) -> None:
         now_ns = perf_counter_ns()
@@ -90,6 +104,8 @@ class SpanHook:
             dur_ns = now_ns - self._began_ns
             self.total_ns += dur_ns
             self._add(self.name, dur_ns)
+            if self._device is not None:
+                self._device.end(self.name, self._begin)
             if self._around is not None:
                 self._around.after(now_ns)
         self._n_open = max(self._n_open - 1, 0)
@@ -118,7 +134,9 @@ class Hook:
         return getattr, (nullcontext(), "__exit__")
 
 
-def found_models(add: Callable[[str, int], None], around: Around) -> list[SpanHook]:
+def found_models(
+    add: Callable[[str, int], None], around: Around, device: OnDevice | None = None
+) -> list[SpanHook]:
     """Hooks for the job's models and their parts; a model is a module that lies in no other.
 
     Where something is compiled, only whole models are timed: a hook inside would break its graph.
@@ -141,13 +159,13 @@ def found_models(add: Callable[[str, int], None], around: Around) -> list[SpanHo
         if id(module) not in inside and next(module.parameters(), None) is not None
     ):
         name = type(root).__name__ if index == 0 else f"{type(root).__name__} {index}"
-        hooks.append(SpanHook(name, root, add, is_model=True, around=around))
+        hooks.append(SpanHook(name, root, add, is_model=True, around=around, device=device))
         if any(_is_compiled(module) for module in root.modules()):
             continue
         parts = [each for each in root.named_modules() if each[0] and can_hook(type(each[1]))]
         parts.sort(key=lambda each: each[0].count("."))  # of a large model, all layers first
         hooks += [
-            SpanHook(f"{name}.{path}", part, add, around=around)
+            SpanHook(f"{name}.{path}", part, add, around=around, device=device)
             for path, part in parts[: max(MAX_TRIED - len(hooks), 0)]
             if path.count(".") < MAX_DEPTH
         ]

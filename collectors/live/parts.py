@@ -3,7 +3,8 @@
 Models are found by themselves, and of their modules those are timed that take most of a step, few
 enough that timing costs little: `MAX_CALLS` spans a step. The backward pass has no hooks, since
 those of torch change its graph: it is what lies between the end of a forward pass and what is next.
-Spans are those of the host: on a GPU, a module's is the time to launch it.
+Spans are those of the host: on a GPU, a module's is the time to launch it. `device_times.py` times
+some of them there as well.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tracekit.collectors.live.modules import SpanHook, found_models, largest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tracekit.collectors.live.device_times import DeviceTimes
     from tracekit.collectors.live.summary import StepSummary
 
 MAX_CALLS = 24
@@ -36,11 +38,12 @@ LOADER, AFTER_FORWARD, OPTIMIZER, CLOSURE, COLLECTION = (
 
 
 class Parts:
-    """Times the parts of the steps of the thread that makes it, into a summary."""
+    """Times the parts of the steps of the thread that makes it, on the host and on its device."""
 
-    def __init__(self, summary: StepSummary) -> None:
+    def __init__(self, summary: StepSummary, device: DeviceTimes) -> None:
         """Nothing is hooked before `start`."""
         self._summary = summary
+        self._device = device
         self._thread = threading.get_ident()
         self._undo: list[Callable[[], None]] = []
         self._hooks: list[SpanHook] = []
@@ -48,7 +51,8 @@ class Parts:
         self._n_steps_over = 0
         self._n_inside = 0
         self._forward_ended_ns = 0
-        self._began_ns: dict[str, int] = {}
+        self._after_forward: Any = None
+        self._began: dict[str, tuple[int, Any]] = {}
 
     def start(self) -> None:
         """Hook into Python and what the job has loaded of torch."""
@@ -78,15 +82,17 @@ class Parts:
         self._end_forward(time.perf_counter_ns())
         self._n_steps += 1
         self._n_inside = 0
-        self._began_ns.clear()  # of an optimizer that raised
+        self._began.clear()  # of an optimizer that raised
         is_over = sum(hook.n_calls for hook in self._hooks) > MAX_CALLS
         self._n_steps_over = self._n_steps_over + 1 if is_over else 0
         if self._n_steps == 1:
-            self._hooks = found_models(self._add, self)
+            self._hooks = found_models(self._add, self, self._device)
         elif self._n_steps == 2 or self._n_steps_over == MAX_STEPS_OVER:
             self._hooks = largest(self._hooks, MAX_CALLS)
         for hook in self._hooks:
             hook.end_step()
+        if self._n_steps > 1:  # before that, every module is timed
+            self._device.find()
 
     def before(self, now_ns: int) -> None:
         """A module is called: if by none that is timed, a forward pass begins."""
@@ -99,6 +105,7 @@ class Parts:
         self._n_inside = max(self._n_inside - 1, 0)
         if self._n_inside == 0:
             self._forward_ended_ns = now_ns
+            self._after_forward = self._device.begin()
 
     def _is_ours(self) -> bool:
         """Whether this is the thread whose steps are timed."""
@@ -112,6 +119,7 @@ class Parts:
         """What ran since the forward pass ends here."""
         if self._forward_ended_ns:
             self._add(AFTER_FORWARD, now_ns - self._forward_ended_ns)
+            self._device.end(AFTER_FORWARD, self._after_forward)
             self._forward_ended_ns = 0
 
     def _on_optimizer(self, _: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -120,11 +128,12 @@ class Parts:
         now_ns = time.perf_counter_ns()
         self._end_forward(now_ns)
         closure = named.get("closure", args[1] if len(args) > 1 else None)
-        self._began_ns[OPTIMIZER if closure is None else CLOSURE] = now_ns
+        part = OPTIMIZER if closure is None else CLOSURE
+        self._began[part] = now_ns, self._device.begin()
 
     def _after_optimizer(self, *_: Any) -> None:
         if self._is_ours():
-            if CLOSURE in self._began_ns:
+            if CLOSURE in self._began:
                 self._end_forward(time.perf_counter_ns())
             self._end(OPTIMIZER)
             self._end(CLOSURE)
@@ -133,14 +142,15 @@ class Parts:
         if not self._is_ours():
             return
         if phase == "start":
-            self._began_ns[COLLECTION] = time.perf_counter_ns()
+            self._began[COLLECTION] = time.perf_counter_ns(), None
         else:
             self._end(COLLECTION)
 
     def _end(self, part: str) -> None:
-        began_ns = self._began_ns.pop(part, 0)
-        if began_ns:
+        if part in self._began:
+            began_ns, begin = self._began.pop(part)
             self._add(part, time.perf_counter_ns() - began_ns)
+            self._device.end(part, begin)
 
     def _time_loader(self, kind: Any) -> None:
         """Time how long the loop waits for a batch."""

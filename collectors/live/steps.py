@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracekit.collectors.live.device_times import DeviceTimes
 from tracekit.collectors.live.parts import Parts
 from tracekit.collectors.live.summary import StepSummary
 
@@ -17,7 +18,8 @@ class Steps:
     def __init__(self, attempt: Path, rank: int) -> None:
         """Begin with the current step; lines go below the folder of the attempt."""
         self._summary = StepSummary(attempt / "steps" / f"rank={rank:06d}.jsonl")
-        self._parts = Parts(self._summary)
+        self._device = DeviceTimes()
+        self._parts = Parts(self._summary, self._device)
         self._parts.start()
 
     def add_phase(self, name: str, dur_ns: int) -> None:
@@ -27,9 +29,10 @@ class Steps:
     def end(self, step: int, dur_ns: int) -> None:
         """The step has ended."""
         self._parts.end_step()
-        self._summary.end(step, dur_ns)
+        self._summary.end(step, dur_ns, self._device.end_step(step))
 
     def close(self) -> None:
         """Take all hooks away, write what is left."""
         self._parts.stop()
+        self._device.stop()
         self._summary.close()

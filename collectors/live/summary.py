@@ -1,8 +1,9 @@
-"""A summary of every step without a profiler: how long its parts took on the host, how often.
+"""A summary of every step without a profiler: how often its parts ran and how long they took.
 
 Parts are spans of the training thread: calls of the largest modules, the optimizer, the data
-loader, collections of garbage. One line of JSON a step and rank, of at most 20 KB, in two files of
-bounded size, so that it can stay on for weeks.
+loader, collections of garbage. What a device took for a step is in the line of a later one, with
+the number of the step it is of: no line waits for a device. One line of JSON a step and rank, of
+at most 20 KB, in two files of bounded size, so that it can stay on for weeks.
 """
 
 from __future__ import annotations
@@ -17,8 +18,14 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tracekit.collectors.live.device_times import DeviceStep
+
 MAX_PARTS = 64
-"""Names in one line: with 150 letters each it stays below 20 KB."""
+"""Names in one line, and below of those timed on the device.
+
+With 150 letters each it stays below 20 KB.
+"""
+MAX_DEVICE_PARTS = 24
 MAX_NAME = 150
 """Letters of a name; of a longer one its end is kept, which says more of a path of modules."""
 MAX_FILE_BYTES = 8 << 20
@@ -49,8 +56,8 @@ class StepSummary:
             dur_ns
         )
 
-    def end(self, step: int, dur_ns: int) -> None:
-        """The step has ended: write its line, begin with the next."""
+    def end(self, step: int, dur_ns: int, device: DeviceStep | None = None) -> None:
+        """The step has ended: write its line, with a step that was read by now; begin the next."""
         spans, self._spans = self._spans, defaultdict(list)
         before, used = self._usage, resource.getrusage(_THREAD)
         # The times of `used` are counted in ticks of some ms where the kernel is built so.
@@ -60,7 +67,7 @@ class StepSummary:
             "step": step,
             "ended_ns": time.time_ns(),
             "dur_ns": dur_ns,
-            "parts": {name: _of(spans[name]) for name in _longest(spans)},
+            "parts": {name: _of(spans[name]) for name in _longest(spans, MAX_PARTS)},
             "host": {
                 "cpu_ns": cpu_ns - before_cpu_ns,
                 "n_waits": used.ru_nvcsw - before.ru_nvcsw,
@@ -68,6 +75,8 @@ class StepSummary:
                 "n_major_faults": used.ru_majflt - before.ru_majflt,
             },
         }
+        if device is not None:
+            line["device"] = _on_device(device)
         text = _JSON.encode(line).encode() + b"\n"
         self._file.write(text)
         self._n_bytes += len(text)
@@ -96,11 +105,17 @@ def _short(name: str) -> str:
     return whole if len(whole) <= MAX_NAME else f"...{whole[3 - MAX_NAME :]}"
 
 
-def _longest(spans: dict[str, list[int]]) -> list[str]:
-    """The parts that took most of the step, at most `MAX_PARTS`."""
-    if len(spans) <= MAX_PARTS:
+def _longest(spans: dict[str, list[int]], n_most: int) -> list[str]:
+    """The parts that took most of the step, at most so many."""
+    if len(spans) <= n_most:
         return list(spans)
-    return sorted(spans, key=lambda name: -sum(spans[name]))[:MAX_PARTS]
+    return sorted(spans, key=lambda name: -sum(spans[name]))[:n_most]
+
+
+def _on_device(device: DeviceStep) -> dict[str, object]:
+    spans = device.parts_ns
+    parts = {_short(name): _of(spans[name]) for name in _longest(spans, MAX_DEVICE_PARTS)}
+    return {"step": device.step, "dur_ns": device.dur_ns, "parts": parts}
 
 
 def _of(dur_ns: list[int]) -> list[int]:

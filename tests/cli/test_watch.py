@@ -22,8 +22,15 @@ JOB = Path(__file__).parents[1] / "collectors/live/jobs.py"
 MS = 10**6
 
 
-def line(step, *, dur_ms=100, ago_s=0.0, parts=(("forward", 60), ("optimizer", 10)), waits=3):
-    """One line of a rank: a step that ended so long ago."""
+def line(
+    step, *, dur_ms=100, ago_s=0.0, parts=(("forward", 60), ("optimizer", 10)), waits=3, device=None
+):
+    """One line of a rank: a step that ended so long ago; of the device its ms, and its parts'."""
+    on_device = {}
+    if device is not None:
+        device_ms, device_parts = device
+        spans = {name: [1, part_ms * MS, 0, 0] for name, part_ms in device_parts}
+        on_device = {"device": {"step": step - 1, "dur_ns": device_ms * MS, "parts": spans}}
     return json.dumps(
         {
             "step": step,
@@ -32,6 +39,7 @@ def line(step, *, dur_ms=100, ago_s=0.0, parts=(("forward", 60), ("optimizer", 1
             "parts": {name: [1, part_ms * MS, 0, 0] for name, part_ms in parts},
             "host": {"cpu_ns": 0, "n_waits": waits, "n_preempted": 1, "n_major_faults": 0},
         }
+        | on_device
     )
 
 
@@ -87,6 +95,25 @@ def test_a_table_has_one_row_a_rank(write, tmp_path):
     assert shown[0][4:] == ["forward", "60%", "3.0", "1.0"]
     assert shown[1][2] == "110.0 ms"
     assert shown[1][4:6] == ["forward", "55%"]
+
+
+def test_the_step_of_the_device_and_its_largest_part_are_shown_where_timed(write, tmp_path):
+    backward = (("forward", 30), ("backward", 81))
+    device = [(110, ()), (90, backward), (90, ()), (90, ())]
+    write(0, [line(step, device=each) for step, each in enumerate(device)])
+    write(1, [line(step, dur_ms=90) for step in range(4)])
+    done = watch(tmp_path)
+    # (110 + 3 * 90) / 4; 81 of the 90 ms of the one step whose parts were timed
+    shown = rows(done)
+    assert shown[0][2:4] == ["100.0 ms", "95.0 ms"]
+    assert shown[0][5:7] == ["backward (device)", "90%"]
+    assert shown[1][2:4] == ["90.0 ms", "-"]
+    assert shown[1][5] == "forward"
+
+
+def test_without_a_timed_device_there_is_no_column_of_it(write, tmp_path):
+    write(0, [line(0)])
+    assert "On device" not in watch(tmp_path).stdout
 
 
 def test_means_are_those_of_the_last_20_steps(write, following):

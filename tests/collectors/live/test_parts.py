@@ -7,6 +7,7 @@ import importlib
 import json
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from tracekit.collectors.live import parts as module
 from tracekit.collectors.live import summary
+from tracekit.collectors.live.device_times import EVERY, DeviceTimes
 from tracekit.collectors.live.parts import (
     AFTER_FORWARD,
     CLOSURE,
@@ -67,7 +69,7 @@ def spans():
 def parts(spans):
     """What is timed of the steps of this thread."""
     gc.collect()  # the models of other tests
-    made = Parts(spans)
+    made = Parts(spans, DeviceTimes())
     made.start()
     yield made
     made.stop()
@@ -158,7 +160,7 @@ def test_a_single_step_with_many_calls_changes_nothing(parts, spans):
 def test_nothing_is_left_at_the_end(spans):
     next_before, callbacks = _BaseDataLoaderIter.__next__, list(gc.callbacks)
     optimizer_hooks = optim._global_optimizer_pre_hooks
-    parts, loop = Parts(spans), Loop()
+    parts, loop = Parts(spans, DeviceTimes()), Loop()
     parts.start()
     assert _BaseDataLoaderIter.__next__ is not next_before
     assert len(optimizer_hooks) == 1
@@ -181,7 +183,7 @@ def test_nothing_is_left_at_the_end(spans):
 def test_who_wrapped_the_loader_since_keeps_it_and_nothing_is_timed(spans, monkeypatch):
     before = _BaseDataLoaderIter.__next__
     monkeypatch.setattr(_BaseDataLoaderIter, "__next__", before)  # put back at the end
-    parts = Parts(spans)
+    parts = Parts(spans, DeviceTimes())
     parts.start()
     ours = _BaseDataLoaderIter.__next__
 
@@ -197,7 +199,7 @@ def test_who_wrapped_the_loader_since_keeps_it_and_nothing_is_timed(spans, monke
 
 def test_a_list_of_callbacks_that_somebody_emptied_is_no_fault(spans):
     callbacks = list(gc.callbacks)
-    parts = Parts(spans)
+    parts = Parts(spans, DeviceTimes())
     parts.start()
     gc.callbacks.clear()
     parts.stop()
@@ -234,6 +236,54 @@ def test_an_exception_in_a_step_leaves_nothing_open(parts, spans):
     parts.end_step()
     assert spans.n(OPTIMIZER) == spans.n(AFTER_FORWARD) == 1
     assert spans.n(CLOSURE) == 0
+
+
+class Event:
+    """An event of a device that does at once what it is told, 1 ms after the event before."""
+
+    now_ms = 0
+
+    def __init__(self, *_, enable_timing):
+        assert enable_timing
+
+    def record(self):
+        Event.now_ms += 1
+        self.at_ms = Event.now_ms
+
+    def query(self):
+        return True
+
+    def elapsed_time(self, other):
+        return other.at_ms - self.at_ms
+
+
+def test_the_device_is_timed_where_the_host_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "Event", Event)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("meta"))
+    device = SimpleNamespace(is_initialized=lambda: True)
+    monkeypatch.setattr(torch, "get_device_module", lambda _: device)
+    gc.collect()  # the models of other tests
+    loop, steps = Loop(n_layers=1, n_batches=2), Steps(tmp_path, 0)
+    for step in range(EVERY + 3):
+        loop.step()
+        steps.end(step, 1)
+    steps.close()
+    path = tmp_path / "steps/rank=000000.jsonl"
+    lines = [json.loads(each) for each in path.read_bytes().splitlines()]
+    read = [line["device"] for line in lines if "device" in line]
+    # the first is found after two steps; nothing marks where the third begins
+    assert [each["step"] for each in read] == list(range(2, EVERY + 3))
+    (parts,) = [each["parts"] for each in read if each["parts"]]
+    ms = 10**6
+    model = next(name for name in parts if name.startswith("Sequential") and "." not in name)
+    # outside of the pair of the model lie those of its part and of the part's two
+    assert parts[model] == [2, 2 * 7 * ms, 7 * ms, 7 * ms]
+    assert parts[AFTER_FORWARD] == [2, 2 * ms, ms, ms]
+    assert parts[OPTIMIZER] == [1, ms, ms, ms]
+    host = lines[-1]["parts"]
+    assert {name: n for name, (n, *_) in parts.items()} == {
+        name: n for name, (n, *_) in host.items() if name not in {LOADER, COLLECTION}
+    }
 
 
 def cpu_ns(loop, n_steps, steps=None):

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tracekit.collectors.live import summary as module
+from tracekit.collectors.live.device_times import DeviceStep
 from tracekit.collectors.live.summary import MAX_PARTS, StepSummary
 
 MAX_LINE_BYTES = 20_000
@@ -59,6 +60,31 @@ def test_a_line_stays_below_20_kb(summary, path, letter):
     assert len(parts) == MAX_PARTS
     # the longest 64 of 500, each by the end of its name
     assert {int(name[-3:]) for name in parts} == set(range(436, 500))
+
+
+@pytest.mark.parametrize("letter", ["x", "ü"])
+def test_a_line_with_the_times_of_a_device_stays_below_20_kb(summary, path, letter):
+    parts_ns = {letter * 297 + f"{number:03}": [10**15 + number] for number in range(100)}
+    for name, (dur_ns,) in parts_ns.items():
+        summary.add(name, dur_ns)
+    summary.end(9, 10**15, DeviceStep(step=7, dur_ns=10**15, parts_ns=parts_ns))
+    summary.close()
+    (line,) = path.read_bytes().splitlines()
+    assert len(line) <= MAX_LINE_BYTES
+    device = json.loads(line)["device"]
+    assert (device["step"], device["dur_ns"]) == (7, 10**15)
+    assert {int(name[-3:]) for name in device["parts"]} == set(range(76, 100))
+
+
+def test_the_device_has_count_sum_median_and_p99_too(summary, path):
+    spans_ns = {"forward": [4, 1, 3, 2], "optimizer": [7]}
+    summary.end(5, 12, DeviceStep(step=4, dur_ns=20, parts_ns=spans_ns))
+    summary.end(6, 12)
+    summary.close()
+    line, without = lines(path)
+    parts = {"forward": [4, 10, 2, 4], "optimizer": [1, 7, 7, 7]}
+    assert line["device"] == {"step": 4, "dur_ns": 20, "parts": parts}
+    assert "device" not in without
 
 
 def test_parts_of_one_step_are_not_in_the_next(summary, path):
