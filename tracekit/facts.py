@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
@@ -131,6 +132,20 @@ def write(path: Path, value: Facts | Window | dict[str, object]) -> None:
         OSError: it cannot be written.
     """
     fields = value if isinstance(value, dict) else asdict(value)
+    write_whole(path, json.dumps(fields).encode())
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file that is there with all it has, or as it was.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(fields), encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import time
 from typing import TYPE_CHECKING
 
@@ -71,17 +72,31 @@ def _begin(folder: Path, key: str) -> bool:
     """Make the folder, or find it; whether it belongs to this launch."""
     (folder / "ranks").mkdir(parents=True, exist_ok=True)
     job = folder / JOB
-    mine = folder / f".{JOB}.{os.getpid()}"
-    mine.write_text(json.dumps({"key": key, "created_ns": time.time_ns()}), encoding="utf-8")
+    mine = folder / f".{JOB}.{secrets.token_hex(8)}"  # processes of two pods may share a number
     try:
-        os.link(mine, job)  # whole at once, and only for the first rank
-    except FileExistsError:
-        return bool(json.loads(job.read_text(encoding="utf-8"))["key"] == key)
-    except OSError:  # a file system without links: the last one to write wins, all the same key
-        mine.replace(job)
+        mine.write_text(json.dumps({"key": key, "created_ns": time.time_ns()}), encoding="utf-8")
+        return _put(mine, job) or _key(job) == key
     finally:
         mine.unlink(missing_ok=True)
+
+
+def _put(mine: Path, job: Path) -> bool:
+    """Give the file its name if none has it: whole at once, and only for the first rank."""
+    try:
+        os.link(mine, job)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links: the last one to write wins, all the same key
+        mine.replace(job)
     return True
+
+
+def _key(job: Path) -> str | None:
+    """Which launch an attempt belongs to; null where a crash of the host left half a file."""
+    try:
+        return str(json.loads(job.read_text(encoding="utf-8"))["key"])
+    except (ValueError, LookupError, TypeError):
+        return None
 
 
 def _claim(folder: Path, rank: int) -> bool:

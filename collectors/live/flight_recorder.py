@@ -6,7 +6,6 @@ of Python and is made only where the loop seems to hang.
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 import threading
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.collectors.live._guard import log, quiet
 from tracekit.collectors.live.identity import process_groups
+from tracekit.facts import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,8 @@ def dumped(folder: Path, rank: int) -> Path | None:
     if dump is None:
         return None
     path = folder / f"rank={rank:06d}.json"
-    _write(path, dump(True, False))  # noqa: FBT003 - collectives, finished ones too; by position
+    # Collectives, finished ones too; the names of the arguments differ between versions.
+    write_whole(path, _bytes(dump(True, False)))  # noqa: FBT003
     return path
 
 
@@ -44,10 +45,10 @@ def dumped_with_stacks(folder: Path, rank: int) -> None:
     text = []
     for ident, frame in sys._current_frames().items():  # noqa: SLF001 - the documented way
         text += [f"Thread {threads.get(ident, ident)}:\n", *traceback.format_stack(frame), "\n"]
-    _write(folder / f"rank={rank:06d}.stacks.txt", "".join(text).encode())
+    write_whole(folder / f"rank={rank:06d}.stacks.txt", "".join(text).encode())
     dump = _function("_dump_fr_trace", "_dump_nccl_trace")
     if dump is not None:
-        _write(folder / f"rank={rank:06d}.pickle", dump(True, True, False))  # noqa: FBT003
+        write_whole(folder / f"rank={rank:06d}.pickle", _bytes(dump(True, True, False)))  # noqa: FBT003
 
 
 class Watchdog:
@@ -108,7 +109,5 @@ def _function(*names: str) -> Any | None:
     return next((getattr(c10d, name) for name in names if hasattr(c10d, name)), None)
 
 
-def _write(path: Path, data: bytes | str) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(data if isinstance(data, bytes) else data.encode())
-    temporary.replace(path)
+def _bytes(dumped_by_torch: bytes | str) -> bytes:
+    return dumped_by_torch if isinstance(dumped_by_torch, bytes) else dumped_by_torch.encode()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit import facts
 from tracekit.collectors.clocks.pairs import clock_pair
-from tracekit.collectors.live import converter
+from tracekit.collectors.live import arguments, converter
 from tracekit.collectors.live._guard import quiet
 from tracekit.collectors.live.attempt import claimed, facts_path, job_key
 from tracekit.collectors.live.identity import identity
@@ -17,6 +16,7 @@ from tracekit.collectors.live.surroundings import described
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from tracekit.collectors.live.identity import Identity
 
@@ -33,8 +33,8 @@ def trace_handler(
     """Make a handler for `on_trace_ready` of `torch.profiler.profile`.
 
     Each trace becomes a run below `run_dir`, named by the step at which it was saved, so that all
-    ranks of one window share it. It never raises and does not wait for the conversion, which a
-    process of its own does.
+    ranks of one window share it. The handler never raises, and does not wait for the conversion,
+    which a process of its own does.
 
     Args:
         run_dir: where to write; the same on all ranks.
@@ -43,16 +43,21 @@ def trace_handler(
         layout: see `collect`.
         attempt: see `collect`.
         keep_raw: see `collect`.
+
+    Raises:
+        UsageError: an argument does not fit.
     """
+    folder_of_run = arguments.folder(run_dir)
+    given = arguments.given(rank, world_size, layout, attempt)
     where: dict[str, tuple[Path, Identity]] = {}
 
     def handle(profile: Any) -> None:
         with quiet("a trace is lost"):
             if not where:
-                who = identity(rank, world_size)
-                where["it"] = claimed(Path(run_dir), who.rank, attempt, job_key()), who
+                who = identity(given.rank, given.world_size)
+                where["it"] = claimed(folder_of_run, who.rank, given.attempt, job_key()), who
             folder, who = where["it"]
-            describe = partial(described, who, folder, layout)
+            describe = partial(described, who, folder, given.layout)
             _save(profile, folder, who, describe, keeps_raw=keep_raw)
 
     return handle

@@ -5,30 +5,32 @@ Nothing here raises into the loop, waits for another rank, or imports Polars.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from tracekit.collectors.live import converter
-from tracekit.collectors.live._guard import quiet
+from tracekit.collectors.live import arguments, converter
+from tracekit.collectors.live._guard import log, quiet
 from tracekit.collectors.live.attempt import claimed, job_key
 from tracekit.collectors.live.beside import Beside
 from tracekit.collectors.live.flight_recorder import Watchdog
 from tracekit.collectors.live.identity import identity, knows_rank, process_groups
-from tracekit.collectors.live.limits import Limits
-from tracekit.collectors.live.marks import marked
+from tracekit.collectors.live.marks import clean, marked
 from tracekit.collectors.live.recording import Plan, Recording
 from tracekit.collectors.live.steps import Steps
 from tracekit.collectors.live.surroundings import described
-from tracekit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+    from pathlib import Path
     from types import TracebackType
+
+    from tracekit.collectors.live.arguments import Given
+    from tracekit.collectors.live.limits import Limits
 
 FINISH_S = 300.0
 """How long the end of the loop waits for conversions; they go on after that."""
@@ -84,36 +86,23 @@ def collect(
     Raises:
         UsageError: an argument does not fit. Nothing else is ever raised, by this or the methods.
     """
-    if steps < 1 or wait < 1 or (every is not None and every <= steps):
-        raise UsageError(
-            f"steps={steps}, wait={wait}, every={every}: at least 1, 1 and more than steps",
-            hint="As in collect(run_dir, steps=5, wait=10, every=1000)",
-        )
+    n_steps = arguments.whole("steps", steps)
     plan = Plan(
-        steps=steps,
-        wait=wait,
-        every=every,
+        steps=n_steps,
+        wait=arguments.whole("wait", wait),
+        every=None if every is None else arguments.whole("every", every, n_steps + 1),
         options={
             "record_shapes": record_shapes,
             "profile_memory": profile_memory,
             "with_stack": with_stack,
         },
-        limits=limits or Limits(),
-        keeps_raw=keep_raw,
+        limits=arguments.limits(limits),
+        keeps_raw=bool(keep_raw),
     )
-    given = _Given(rank=rank, world_size=world_size, layout=layout, attempt=attempt)
-    beside = _Beside(has_summary=summary, telemetry_every_s=telemetry_every_s)
-    return Collection(Path(run_dir), plan, given, beside, is_enabled=enabled)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
-    """What the user says of this process; the rest is found."""
-
-    rank: int | None
-    world_size: int | None
-    layout: Mapping[str, int] | None
-    attempt: int | None
+    given = arguments.given(rank, world_size, layout, attempt)
+    every_s = arguments.period_s(telemetry_every_s)
+    beside = _Beside(has_summary=bool(summary), telemetry_every_s=every_s)
+    return Collection(arguments.folder(run_dir), plan, given, beside, is_enabled=bool(enabled))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +117,7 @@ class Collection:
     """What `collect` gives: call `step` at the end of every step."""
 
     def __init__(
-        self, run_dir: Path, plan: Plan, given: _Given, beside: _Beside, *, is_enabled: bool
+        self, run_dir: Path, plan: Plan, given: Given, beside: _Beside, *, is_enabled: bool
     ) -> None:
         """Nothing happens before the first step: only then does torch know the ranks."""
         self._run_dir = run_dir
@@ -136,11 +125,13 @@ class Collection:
         self._given = given
         self._wanted = beside
         self._is_off = not is_enabled
+        self._pid = os.getpid()
         self._recording: Recording | None = None
         self._steps: Steps | None = None
         self._watchdog: Watchdog | None = None
         self._beside: Beside | None = None
         self._step_began_ns = 0
+        self._said: set[str] = set()
 
     def __enter__(self) -> Self:
         """Begin; a process that does not know its rank yet begins with its first step."""
@@ -160,7 +151,7 @@ class Collection:
 
     def step(self) -> None:
         """The current step has ended. Call it once a step, on every rank."""
-        if not self._is_off:
+        if not self._is_off and self._pid == os.getpid():
             self._advance(time.perf_counter_ns() - self._step_began_ns)
         self._step_began_ns = time.perf_counter_ns()
 
@@ -170,30 +161,36 @@ class Collection:
         With it, uneven batches are told from a slow device.
         """
         if self._recording is not None:
-            with quiet("the lengths of this batch are not kept"):
+            with self._quiet("the lengths of a batch are not kept"):
                 self._recording.note(lengths, modality)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Mark a part of the step, such as "rollout", "update" or "evaluation"."""
-        mark = None
+        label = mark = None
         if self._recording is not None:
-            with quiet("a phase is not marked"):
-                mark = marked(f"{PHASE} {name}")
+            with self._quiet("a phase is not marked"):
+                label = clean(str(name))
+                mark = marked(f"{PHASE} {label}")
         began_ns = time.perf_counter_ns()
         try:
             yield
         finally:
-            with quiet("a phase is not marked"):
+            with self._quiet("a phase is not marked"):
                 if mark is not None:
                     mark.__exit__(None, None, None)
-                if self._steps is not None:
-                    self._steps.add_phase(name, time.perf_counter_ns() - began_ns)
+                if label is not None and self._steps is not None:
+                    self._steps.add_phase(label, time.perf_counter_ns() - began_ns)
+
+    def _quiet(
+        self, what: str, undo: Callable[[], None] | None = None
+    ) -> AbstractContextManager[None]:
+        return quiet(what, undo, self._said)
 
     def _begin(self, step: int = 0) -> None:
         """Start recording; the current step is this one. Until all of it has worked, it is off."""
         self._is_off = True
-        with quiet("recording could not begin"):
+        with self._quiet("recording could not begin", self._give_up):
             who = identity(self._given.rank, self._given.world_size)
             folder = claimed(self._run_dir, who.rank, self._given.attempt, job_key())
             describe = partial(described, who, folder, self._given.layout)
@@ -212,7 +209,7 @@ class Collection:
             self._begin(step=1)
             return
         self._is_off = True
-        with quiet("recording is given up", self._give_up):
+        with self._quiet("recording is given up", self._give_up):
             if self._steps is not None:
                 self._steps.end(self._recording.step, dur_ns)
             if self._watchdog is not None:
@@ -234,8 +231,13 @@ class Collection:
         self._steps = self._watchdog = self._beside = None
 
     def _close(self) -> None:
-        recording, self._recording, self._is_off = self._recording, None, True
+        recording, self._recording = self._recording, None
+        was_off, self._is_off = self._is_off, True
+        if self._pid != os.getpid():  # a fork of the job, whose loop goes on elsewhere
+            return
         if recording is None:
+            if not was_off:
+                log.warning("tracekit: nothing was recorded: step() was never called")
             return
         with quiet("the last window is lost", recording.give_up):
             recording.close()

@@ -10,6 +10,13 @@ from typing import Any
 
 GC = "tracekit.gc generation"
 """Name of the mark of a collection, followed by its generation."""
+MAX_LETTERS = 200
+"""Of what a job calls its phases and samples."""
+
+
+def clean(text: str) -> str:
+    """Text as UTF-8 can hold it, not too long."""
+    return text[:MAX_LETTERS].encode("utf-8", "replace").decode()
 
 
 def marked(name: str) -> Any:

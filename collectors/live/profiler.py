@@ -8,6 +8,8 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from tracekit.collectors.live.turns import Busy, Turn, is_enabled
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -18,14 +20,6 @@ EXPERIMENTAL = {"enable_cuda_sync_events": True}
 collections of garbage with stacks only."""
 
 
-def is_busy() -> bool:
-    """Whether another profiler of torch is running in this process: there can be one."""
-    import torch  # noqa: PLC0415 - the job has it loaded
-
-    enabled = getattr(torch.autograd, "_profiler_enabled", None)
-    return bool(enabled()) if enabled is not None else False
-
-
 def prepare() -> None:
     """Start and stop the profiler once: its first start takes about a second, here not in a step.
 
@@ -33,16 +27,23 @@ def prepare() -> None:
     """
     from torch import profiler  # noqa: PLC0415
 
-    if not is_busy():
-        with _no_warnings(), profiler.profile(activities=[profiler.ProfilerActivity.CPU]):
+    try:
+        turn = Turn(lambda: None)
+    except Busy:
+        return
+    try:
+        activities = [profiler.ProfilerActivity.CPU]
+        with turn.calling(), _no_warnings(), profiler.profile(activities=activities):
             pass
+    finally:
+        turn.end()
 
 
 class StepProfiler:
     """Records the steps `first` to `first + n_steps - 1` into `path`.
 
     The step before them warms the profiler up. Call `step` at the end of every step from that one
-    on, with no step left out.
+    on, with no step left out, until `is_closed`.
     """
 
     def __init__(self, path: Path, first: int, n_steps: int, options: dict[str, bool]) -> None:
@@ -53,30 +54,51 @@ class StepProfiler:
             first: the first step recorded, in the loop's own numbers.
             n_steps: how many.
             options: of `torch.profiler.profile`, such as `record_shapes`.
+
+        Raises:
+            Busy: another profiler of torch is running.
         """
         from torch import profiler  # noqa: PLC0415
 
         self._path = path
         self.is_recording = False
         self.is_saved = False
+        self.why_cut = ""
         self.save_ns = 0
         self._is_sound = True
         has_stacks = options.get("with_stack", False)
         wanted = EXPERIMENTAL | {"trace_only": not has_stacks, "record_python_gc_info": has_stacks}
-        with _no_warnings():
-            self._profile: Any = profiler.profile(
-                schedule=_schedule(profiler.ProfilerAction, first, n_steps),
-                on_trace_ready=self._save,
-                experimental_config=experimental(wanted),
-                **options,
-            )
-            self._profile.step_num = first - 1  # marks carry the loop's own numbers
-            self._profile.start()
+        self._profile: Any = None
+        self._turn = Turn(self._give_way)
+        try:
+            with self._calling():
+                self._profile = profiler.profile(
+                    schedule=_schedule(profiler.ProfilerAction, first, n_steps),
+                    on_trace_ready=self._save,
+                    experimental_config=experimental(wanted),
+                    **options,
+                )
+                self._profile.step_num = first - 1  # marks carry the loop's own numbers
+                self._profile.start()
+        except Exception:
+            self._turn.end()
+            raise
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more is recorded; `why_cut` says why if not all was."""
+        return self._profile is None
 
     def step(self) -> None:
         """The current step has ended."""
+        if self._profile is None:
+            return
+        if not self._turn.is_of_this_thread():
+            self.why_cut = "step() was called on another thread"
+            self.close()
+            return
         self._is_sound = False  # to stop what a fault kept from starting ends the whole process
-        with _no_warnings():
+        with self._calling():
             self._profile.step()
         self._is_sound = True
         recording = type(self._profile.current_action)
@@ -86,15 +108,27 @@ class StepProfiler:
         }
 
     def close(self) -> None:
-        """Stop; what was recorded so far is saved if it is not yet."""
+        """Stop; what was recorded so far is saved if it is not yet, on the thread that began."""
         self.is_recording = False
         profile, self._profile = self._profile, None
         if profile is None:
             return
-        if self._is_sound or is_busy():
-            with _no_warnings():
-                profile.stop()
-        profile.profiler = None  # the events, which a cycle would keep for long
+        try:
+            if self._turn.is_of_this_thread() and (self._is_sound or is_enabled()):
+                with self._calling():
+                    profile.stop()
+        finally:
+            profile.profiler = None  # the events, which a cycle would keep for long
+            self._turn.end()
+
+    def _give_way(self) -> None:
+        self.why_cut = "another profiler of torch began in this process"
+        self.close()
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        with self._turn.calling(), _no_warnings():
+            yield
 
     def _save(self, profile: Any) -> None:
         if self.is_saved:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +29,9 @@ from tracekit.collectors.live.limits import (
     probed,
     why_no_room,
 )
-from tracekit.collectors.live.marks import GcMarks
-from tracekit.collectors.live.profiler import StepProfiler, is_busy, prepare
+from tracekit.collectors.live.marks import GcMarks, clean
+from tracekit.collectors.live.profiler import StepProfiler, prepare
+from tracekit.collectors.live.turns import Busy
 from tracekit.facts import ClockPair, Facts
 
 if TYPE_CHECKING:
@@ -39,7 +42,10 @@ PROBE_BEFORE = 2
 """The probe records the step this many before the first window: it ends before that warms up."""
 N_BEFORE = 20
 """Durations of steps that are kept to compare a window with."""
-MAX_SAMPLES = 10_000
+MAX_LENGTHS = 1_000_000
+"""Of one window."""
+MAX_LENGTH = 2**63 - 1
+"""The tables hold no larger one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +75,13 @@ class Recording:
     plan: Plan
     describe: Callable[[], Facts]
     step: int = 0
-    _samples: deque[facts.Sample] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
     _probe: Probe | None = None
     _open: _Open | None = None
     _probing: StepProfiler | None = None
     _spent_bytes: int = 0
     _next: int | None = None
-    _n_windows: int = 0
+    _is_quiet: bool = False
+    """Whether something was recorded, or why not has been said."""
     _marks: GcMarks = field(default_factory=GcMarks)
     _before_ns: deque[int] = field(default_factory=lambda: deque(maxlen=N_BEFORE))
 
@@ -87,10 +93,28 @@ class Recording:
         self._maybe_open()
 
     def note(self, lengths: Iterable[int], modality: str | None) -> None:
-        """What the current step trains on."""
-        whole = tuple(map(int, lengths))
-        self._samples.append(
-            facts.Sample(step=self.step, at_ns=time.time_ns(), lengths=whole, modality=modality)
+        """What the current step trains on; kept while a window is open.
+
+        Raises:
+            TypeError, ValueError, OverflowError: these are no lengths.
+        """
+        if self._open is None or self.step < self._open.first:
+            return
+        room = MAX_LENGTHS - self._open.n_lengths
+        if room <= 0:
+            raise ValueError(f"a window keeps {MAX_LENGTHS:,}")
+        whole = tuple(map(int, islice(lengths, room)))
+        wrong = next((each for each in whole if not 0 <= each <= MAX_LENGTH), None)
+        if wrong is not None:
+            raise ValueError(f"{wrong} is no length")
+        self._open.n_lengths += len(whole) + 1  # a call without any counts, too
+        self._open.samples.append(
+            facts.Sample(
+                step=self.step,
+                at_ns=time.time_ns(),
+                lengths=whole,
+                modality=None if modality is None else clean(str(modality)),
+            )
         )
 
     def on_step(self, dur_ns: int) -> bool:
@@ -115,7 +139,7 @@ class Recording:
             self._end_probe(self._probing)
         elif self._open is not None:
             self._end_window(self._open)
-        if self._n_windows == 0:
+        if not self._is_quiet:
             log.warning(
                 "tracekit: nothing was recorded: the loop ended after %d steps, and the first "
                 "window begins with step %d",
@@ -126,6 +150,7 @@ class Recording:
     def give_up(self) -> None:
         """After a fault: stop the profiler, record nothing more."""
         self._next = None
+        self._is_quiet = True
         self._marks.stop()
         for profiler in (self._probing, self._open.profiler if self._open else None):
             if profiler is not None:
@@ -142,7 +167,7 @@ class Recording:
             self._open_probe(coming)
 
     def _open_probe(self, step: int) -> None:
-        if not is_busy():
+        with suppress(Busy):
             self._probing = StepProfiler(self._probe_path, step, 1, self.plan.options)
 
     @property
@@ -151,50 +176,57 @@ class Recording:
 
     def _step_probe(self, profiler: StepProfiler) -> None:
         profiler.step()
-        if profiler.is_saved:
+        if profiler.is_saved or profiler.is_closed:
             self._end_probe(profiler)
 
     def _end_probe(self, profiler: StepProfiler) -> None:
         self._probing = None
         profiler.close()
         if self._probe_path.exists():
-            self._probe = probed(self._probe_path)
+            if not profiler.why_cut:
+                self._probe = probed(self._probe_path)
             self._probe_path.unlink()
 
     def _open_window(self, first: int) -> None:
-        wanted = self.plan.steps
-        notes = []
-        if self.plan.options.get("with_stack") and wanted > MAX_STACK_STEPS:
-            notes.append(f"{MAX_STACK_STEPS} steps instead of {wanted}: with_stack takes so much")
-            wanted = MAX_STACK_STEPS
-        n_steps, why = allowed_steps(wanted, self._probe, self.plan.limits)
-        why_none = (
-            "another profiler of torch is running in this process"
-            if is_busy()
-            else why_no_room(
-                self.attempt, self._probe, n_steps, self._spent_bytes, self.plan.limits
-            )
-        )
-        if n_steps == 0 or why_none:
-            log.warning("tracekit: step %d is not recorded: %s", first, why_none or why)
-            self._n_windows += 1
+        n_steps, notes = self._allowed_steps()
+        limits = self.plan.limits
+        why = why_no_room(self.attempt, self._probe, n_steps, self._spent_bytes, limits)
+        if n_steps == 0 or why:
+            self._skip(first, why or notes[-1])
             return
-        notes = [note for note in (*notes, why) if note]
+        folder = self.attempt / f"step={first:08d}"
+        path = folder / "raw" / f"rank={self.who.rank:06d}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            profiler = StepProfiler(path, first, n_steps, self.plan.options)
+        except Busy as busy:
+            self._skip(first, str(busy))
+            return
         for note in notes:
             log.warning("tracekit: %s", note)
-        folder = self.attempt / f"step={first:08d}"
-        (folder / "raw").mkdir(parents=True, exist_ok=True)
-        path = folder / "raw" / f"rank={self.who.rank:06d}.json"
         self._open = _Open(
-            profiler=StepProfiler(path, first, n_steps, self.plan.options),
+            profiler=profiler,
             folder=folder,
             path=path,
             first=first,
             n_steps=n_steps,
             started_ns=time.time_ns(),
             clock=clock_pair(),
-            notes=tuple(notes),
+            notes=notes,
         )
+
+    def _allowed_steps(self) -> tuple[int, tuple[str, ...]]:
+        """How many steps a window may have, and why not all; the reason why none is the last."""
+        wanted, whys = self.plan.steps, []
+        if self.plan.options.get("with_stack") and wanted > MAX_STACK_STEPS:
+            whys.append(f"{MAX_STACK_STEPS} steps instead of {wanted}: with_stack takes so much")
+            wanted = MAX_STACK_STEPS
+        n_steps, why = allowed_steps(wanted, self._probe, self.plan.limits)
+        return n_steps, tuple(each for each in (*whys, why) if each)
+
+    def _skip(self, first: int, why: str) -> None:
+        log.warning("tracekit: step %d is not recorded: %s", first, why)
+        self._is_quiet = True
 
     def _step_window(self, window: _Open, ended: int, dur_ns: int) -> None:
         if ended >= window.first:
@@ -204,17 +236,20 @@ class Recording:
             self._marks.start()
         else:
             self._marks.stop()
-        if window.profiler.is_saved:
+        if window.profiler.is_saved or window.profiler.is_closed:
             self._end_window(window)
 
     def _end_window(self, window: _Open) -> None:
         self._open = None
         self._marks.stop()
-        window.profiler.close()
-        if not window.during_ns:  # the loop ended while it warmed up, or in its first step
+        profiler, n_steps = window.profiler, len(window.during_ns)
+        profiler.close()
+        if profiler.why_cut:
+            self._skip(window.first + n_steps, profiler.why_cut)
+        if not (n_steps and profiler.is_saved):  # it ended while it warmed up, or in its first step
             window.path.unlink(missing_ok=True)
             return
-        self._n_windows += 1
+        self._is_quiet = True
         size_bytes = window.path.stat().st_size
         self._spent_bytes += size_bytes
         facts.write(
@@ -223,23 +258,22 @@ class Recording:
                 rank=self.who.rank,
                 world_size=self.who.world_size,
                 first_step=window.first,
-                n_steps=len(window.during_ns),
-                is_whole=len(window.during_ns) == window.n_steps,
+                n_steps=n_steps,
+                is_whole=n_steps == window.n_steps and not profiler.why_cut,
                 started_ns=window.started_ns,
                 ended_ns=time.time_ns(),
                 size_bytes=size_bytes,
-                save_ns=window.profiler.save_ns,
+                save_ns=profiler.save_ns,
                 before_ns=tuple(self._before_ns),
                 during_ns=tuple(window.during_ns),
-                samples=tuple(each for each in self._samples if each.step >= window.first),
+                samples=tuple(window.samples),
                 clocks=(window.clock, clock_pair()),
                 notes=window.notes,
             ),
         )
-        self._samples.clear()
         facts.write(facts_path(self.attempt, self.who.rank), self.describe())
         converter.start(window.folder, self.who.rank, keeps_raw=self.plan.keeps_raw)
-        log.info("tracekit: steps %d to %d recorded", window.first, window.first + window.n_steps)
+        log.info("tracekit: %d steps from %d on are recorded", n_steps, window.first)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -255,3 +289,5 @@ class _Open:
     clock: ClockPair
     notes: tuple[str, ...]
     during_ns: list[int] = field(default_factory=list)
+    samples: list[facts.Sample] = field(default_factory=list)
+    n_lengths: int = 0

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from tracekit.collectors.telemetry.sampler import Options, run
+from tracekit.collectors.telemetry.schedule import LEAST_EVERY_S
 
-_LEAST_EVERY_S = 0.01
 _DESCRIPTION = "Sample the devices and the host beside a job, until the parent process ends."
 _EXAMPLE = "example: python -m tracekit.collectors.telemetry telemetry.jsonl --every-s 0.1"
 
@@ -57,8 +57,8 @@ def options(arguments: list[str] | None = None) -> Options:
 
 def _period_s(text: str) -> float:
     value_s = float(text)
-    if not value_s >= _LEAST_EVERY_S:
-        raise argparse.ArgumentTypeError(f"{text} is less than {_LEAST_EVERY_S} s")
+    if not value_s >= LEAST_EVERY_S:
+        raise argparse.ArgumentTypeError(f"{text} is less than {LEAST_EVERY_S} s")
     return value_s
 
 

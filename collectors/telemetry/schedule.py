@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+LEAST_EVERY_S = 0.01
+"""The shortest period: a tick takes some ms."""
+
 
 def next_tick(last: int, elapsed_ns: int, every_ns: int) -> int:
     """The first tick after the last one whose time has not passed; those between were missed.

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import logging
+import os
+import threading
 import time
 
 import pytest
@@ -94,14 +97,14 @@ def test_a_folder_that_cannot_be_written_costs_the_recording_alone(tmp_path, cap
     assert "recording could not begin: NotADirectoryError" in problems(caplog)[0]
 
 
-@pytest.mark.parametrize("at", ["step", "close"])
+@pytest.mark.parametrize("at", ["step", "_save"])
 def test_a_profiler_that_breaks_costs_the_recording_alone(tmp_path, caplog, monkeypatch, at):
-    def broken(_):
+    def broken(*_):
         raise RuntimeError("CUPTI is busy")
 
     monkeypatch.setattr(recording.StepProfiler, at, broken)
     trained(tmp_path)
-    assert any("CUPTI is busy" in each for each in problems(caplog))
+    assert ["CUPTI is busy" in each for each in problems(caplog)] == [True]
 
 
 def test_a_conversion_that_cannot_start_leaves_the_trace(tmp_path, caplog, monkeypatch):
@@ -150,10 +153,130 @@ def test_raw_traces_are_kept_on_request_and_not_converted_again(tmp_path):
     assert list(first.folder.glob("raw/rank=000000.json"))
 
 
-@pytest.mark.parametrize("options", [{"steps": 0}, {"wait": 0}, {"steps": 5, "every": 5}])
-def test_a_plan_that_makes_no_sense_is_refused_before_the_loop(tmp_path, options):
-    with pytest.raises(UsageError, match="steps="):
-        tracekit.collect(tmp_path, **options)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"steps": 0},
+        {"steps": 2.5},
+        {"wait": None},
+        {"every": 5},
+        {"rank": -1},
+        {"rank": "0"},
+        {"world_size": 0},
+        {"attempt": -1},
+        {"layout": [2]},
+        {"layout": {"tp": 0}},
+        {"telemetry_every_s": 0},
+        {"telemetry_every_s": float("nan")},
+        {"limits": 5},
+        {"run_dir": None},
+    ],
+    ids=str,
+)
+def test_an_argument_that_makes_no_sense_is_refused_before_the_loop(tmp_path, options):
+    (name,) = options
+    with pytest.raises(UsageError, match=name):
+        tracekit.collect(**{"run_dir": tmp_path} | options)
+
+
+def test_numbers_of_other_libraries_are_numbers(tmp_path):
+    numpy = pytest.importorskip("numpy")
+    layout = {"dp": numpy.int64(2)}
+    trained(tmp_path, rank=numpy.int64(1), world_size=torch.tensor(2), layout=layout)
+    facts = tracekit.open_run(tmp_path).capture(1).facts
+    assert (facts.world_size, facts.layout.place) == (2, {"dp": 1})
+
+
+def test_a_job_that_changes_its_folder_writes_where_it_began(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    collection = tracekit.collect("run", steps=3, wait=4, **QUIETLY)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    with collection as c:
+        for _ in range(12):
+            work()
+            c.step()
+    assert tracekit.open_run(tmp_path / "run").ranks == (0,)
+
+
+def test_what_is_no_length_is_said_once_and_costs_itself_alone(tmp_path, caplog):
+    with tracekit.collect(tmp_path, steps=2, wait=3, **QUIETLY) as c:
+        for _ in range(8):
+            work()
+            for wrong in (None, [None], [float("nan")], [-1], [10**30]):
+                c.samples(wrong)
+            c.samples(iter([7]), modality="\ud800" + "x" * 1000)
+            c.step()
+    assert ["are not kept" in each for each in problems(caplog)] == [True]
+    rows = tracekit.open_run(tmp_path).scan("samples", 0).collect()
+    assert rows.select("step", "length").rows() == [(3, 7), (4, 7)]
+    assert rows["modality"][0] == "?" + "x" * 199
+
+
+def test_lengths_without_end_do_not_hold_the_loop(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(recording, "MAX_LENGTHS", 100)
+    with tracekit.collect(tmp_path, steps=2, wait=3, **QUIETLY) as c:
+        for _ in range(8):
+            work()
+            c.samples(itertools.count())
+            c.step()
+    assert "a window keeps 100" in problems(caplog)[0]
+    assert tracekit.open_run(tmp_path).scan("samples", 0).collect().height == 100
+
+
+def test_phases_may_be_called_anything(tmp_path, caplog):
+    class Nameless:
+        def __str__(self):
+            raise RuntimeError("no name")
+
+    with tracekit.collect(tmp_path, steps=2, wait=3, **QUIETLY) as c:
+        for _ in range(8):
+            for name in ("x" * 1000, "\ud800", "a\0b", None, 5, Nameless()):
+                with c.phase(name):
+                    work()
+            c.step()
+    assert len(problems(caplog)) == 1
+    marks = tracekit.open_run(tmp_path).scan("annotations", 0).collect()["name"].to_list()
+    phases = {mark.removeprefix("tracekit.phase ") for mark in marks if "phase" in mark}
+    assert {"x" * 200, "None", "5", "?"} < phases
+
+
+def test_a_loop_without_a_step_is_told(tmp_path, caplog):
+    with tracekit.collect(tmp_path, **QUIETLY):
+        work()
+    assert problems(caplog) == ["tracekit: nothing was recorded: step() was never called"]
+
+
+def test_a_start_that_fails_leaves_nothing_running(tmp_path, caplog, monkeypatch):
+    def full(*_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(recording.facts, "write", full)
+    threads = threading.active_count()
+    with tracekit.collect(tmp_path, rank=0, telemetry_every_s=None) as c:
+        assert c._steps is None
+        assert c._watchdog is None
+        for _ in range(12):
+            work()
+            c.step()
+    assert threading.active_count() == threads
+    assert ["the disk is full" in each for each in problems(caplog)] == [True]
+
+
+def test_a_fork_of_the_job_leaves_the_recording_to_it(tmp_path):
+    options = {"steps": 3, "wait": 4, "telemetry_every_s": None}
+    with tracekit.collect(tmp_path, rank=0, **options) as c:
+        for step in range(12):
+            work()
+            if step == 5:
+                child = os.fork()
+                if child == 0:
+                    c.step()
+                    c.__exit__(None, None, None)
+                    os._exit(0)
+                assert os.waitpid(child, 0)[1] == 0
+            c.step()
+    assert tracekit.open_run(tmp_path).scan("steps", 0).collect()["step"].to_list() == [4, 5, 6]
 
 
 def test_collections_of_garbage_are_marked(tmp_path):
