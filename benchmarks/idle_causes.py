@@ -14,7 +14,7 @@ import polars as pl
 
 import tracekit
 from tracekit.derive.averages import averages, mean_steps
-from tracekit.derive.why_late import idle_by_cause
+from tracekit.derive.idle_totals import idle_by_cause
 
 CAUSES = ("launch latency", "launch-overhead", "host-other", "host-sync", "input-pipeline")
 CAUSES += ("allocator", "dependency", "not recorded")

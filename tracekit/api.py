@@ -246,7 +246,8 @@ def _run_of(
         if redact and not opened.manifest.is_redacted:
             raise UsageError(
                 f"{opened.folder}: a run that holds names; it cannot be redacted any more",
-                hint="Analyse the traces themselves with --redact.",
+                hint="Analyse the traces themselves with --redact. Of a recorded job they are kept "
+                "with collect(..., keep_raw=True), in raw/ of each window.",
             )
         with open_engine(engine, n_tasks=len(opened.ranks), folder=opened.folder) as executor:
             yield opened, executor

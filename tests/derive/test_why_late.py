@@ -6,13 +6,8 @@ import pytest
 
 from tracekit.derive.averages import averages
 from tracekit.derive.kernel_totals import differences
-from tracekit.derive.why_late import (
-    cause_of,
-    cause_of_lateness,
-    cause_of_slowness,
-    differences_from_peers,
-    idle_by_cause,
-)
+from tracekit.derive.causes import cause_of, cause_of_lateness, cause_of_slowness
+from tracekit.derive.idle_totals import idle_by_cause
 from tracekit.findings import Cause
 
 MORE = "more or bigger kernels"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 N_STEPS = 20
 """Steps over which means are taken."""
+MAX_JOBS = 8
+"""Folders of other jobs that a hint names."""
 TAIL_BYTES = 64 << 10
 """Read of a file at first: some 20 lines of the usual length."""
 _ATTEMPT = re.compile(r"attempt=(\d+)")
@@ -70,12 +72,14 @@ class _Step:
 class Rank:
     """One rank as last seen; means and sums are over its last `N_STEPS` steps.
 
-    Before its first step has ended, `step` is null and `silent_ns` is since it began. `part` is
-    that of the device where its parts are timed, and then `part_share` is one of its steps.
+    Before its first step has ended, and where it keeps no summary, `step` is null and `silent_ns`
+    is since it began. `part` is that of the device where its parts are timed, and then
+    `part_share` is one of its steps.
     """
 
     rank: int
     silent_ns: int
+    has_summary: bool = True
     step: int | None = None
     mean_ns: float = 0.0
     device_ns: float | None = None
@@ -145,7 +149,8 @@ class Following:
         ranks = [_rank(rank, tail, now_ns) for rank, tail in stepped.items()]
         for rank, path in began.items():
             if rank not in stepped:
-                ranks.append(Rank(rank=rank, silent_ns=max(now_ns - path.stat().st_mtime_ns, 0)))
+                silent_ns = max(now_ns - path.stat().st_mtime_ns, 0)
+                ranks.append(Rank(rank=rank, silent_ns=silent_ns, has_summary=rank in self._tails))
         return Seen(
             attempt=_number(self.folder),
             world_size=self._world_size,
@@ -168,7 +173,7 @@ def attempt_folder(run_dir: Path, number: int | None) -> Path:
     if not found:
         raise InputError(
             f"{run_dir}: no job has recorded itself here: there is no attempt=0",
-            hint="Give the folder that the job gives to tracekit.collect(run_dir)",
+            hint=_where_jobs_are(run_dir),
         )
     if number is not None and number not in found:
         raise InputError(
@@ -176,6 +181,16 @@ def attempt_folder(run_dir: Path, number: int | None) -> Path:
             hint=f"There are: {', '.join(map(str, sorted(found)))}",
         )
     return found[max(found) if number is None else number]
+
+
+def _where_jobs_are(run_dir: Path) -> str:
+    """Folders above or below that jobs have recorded themselves into."""
+    if _ATTEMPT.fullmatch(run_dir.resolve().name):
+        return f"Give the folder above it: {run_dir.parent}"
+    below = sorted({str(path.parent) for path in run_dir.glob("*/attempt=*")})
+    if below:
+        return f"Jobs below: {', '.join(below[:MAX_JOBS])}"
+    return "Give the folder that the job gives to tracekit.collect(run_dir)"
 
 
 class _Tail:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TAKES = ()
 
 
-@click.command(epilog="Example: tracekit doctor runs/")
+@click.command(epilog="Example: tracekit doctor runs/my-job")
 @click.argument("run_folder", metavar="[RUN_DIR]", type=click.Path(path_type=Path), required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 def command(*, run_folder: Path | None, as_json: bool) -> None:

@@ -44,8 +44,8 @@ def _show_recording(path: Path) -> None:
     chosen = picked(path, None)
     for window in windows(path):
         remark = " (analysed by default)" if window == chosen else ""
-        n_raw = len(window.raw)
-        waits = f", {n_raw} ranks not converted yet" if n_raw else ""
+        n_waiting = len(window.waiting)
+        waits = f", {n_waiting} ranks not converted yet" if n_waiting else ""
         click.echo(f"Window {window.name}: from step {window.step:,}{waits}{remark}")
     _show_run(finished(chosen))
 

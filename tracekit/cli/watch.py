@@ -25,9 +25,10 @@ N_OTHER_LINES = 7
 PLAIN_WIDTH = 120
 ON_DEVICE = "On device"
 LARGEST_PART = "Largest part"
+NO_SUMMARY = "Ranks that keep no summary of steps, as under trace_handler or with summary=False"
 
 
-@click.command(epilog="Example: tracekit watch runs/")
+@click.command(epilog="Example: tracekit watch runs/my-job")
 @click.argument("run_dir", metavar="RUN_DIR", type=click.Path(path_type=Path))
 @click.option("--attempt", type=int, metavar="N", help="Of the job; by default the newest.")
 @click.option(
@@ -102,8 +103,10 @@ def view(seen: Seen, show: int) -> RenderableType:
     for row in rows:
         table.add_row(*map(Text, row.values()))
     lines = [Text(_summary(seen)), Text(_lag(seen, behind))]
-    if n_waiting := sum(each.step is None for each in seen.ranks):
+    if n_waiting := sum(each.step is None and each.has_summary for each in seen.ranks):
         lines.append(Text(f"Ranks on which no step has ended: {n_waiting:,}"))
+    if n_without := sum(not each.has_summary for each in seen.ranks):
+        lines.append(Text(f"{NO_SUMMARY}: {n_without:,}"))
     n_left = len(seen.ranks) - show
     left = (
         [Text(f"{n_left:,} more ranks hold up less: --show {len(seen.ranks)}")]
@@ -147,7 +150,7 @@ def _cells(each: Rank, n_behind: int) -> dict[str, str]:
         "Mean step": _dur(each.mean_ns) if ended else "-",
         ON_DEVICE: "-" if each.device_ns is None else _dur(each.device_ns),
         "Silent for": _dur(each.silent_ns),
-        LARGEST_PART: _part(each) if ended else "no step has ended",
+        LARGEST_PART: _part(each),
         "Share": f"{each.part_share:.0%}" if each.part else "-",
         "Waits/step": f"{each.waits_per_step:,.1f}" if ended else "-",
         "Preempted/step": f"{each.preempted_per_step:,.1f}" if ended else "-",
@@ -155,6 +158,8 @@ def _cells(each: Rank, n_behind: int) -> dict[str, str]:
 
 
 def _part(each: Rank) -> str:
+    if each.step is None:
+        return "no step has ended" if each.has_summary else "-"
     return f"{each.part} (device)" if each.part_is_on_device else each.part or "-"
 
 

@@ -75,7 +75,10 @@ def fitted(n_clocks: int, blocks: list[Block]) -> Fit:
         weights = [np.ones_like(block.ends_ns) for block in blocks]
         for _ in range(N_ROUNDS):
             offset_ns, drift = _solved(n_clocks, free, drifts, blocks, weights)
-            left = [_residuals(block, offset_ns, drift, w) for block, w in zip(blocks, weights, strict=True)]
+            left = [
+                _residuals(block, offset_ns, drift, w)
+                for block, w in zip(blocks, weights, strict=True)
+            ]
             spread = max(MAD_TO_SPREAD * _median(np.abs(e) for e in left), LEAST_SPREAD_NS)
             weights = [
                 np.minimum(1.0, HUBER * spread / np.maximum(np.abs(e), LEAST_SPREAD_NS))
@@ -104,7 +107,7 @@ def _may_drift(component: int, components: Numbers, blocks: list[Block]) -> bool
     own = [block.ends_ns for block in blocks if components[block.clocks[0]] == component]
     n_events = sum(ends.shape[0] for ends in own)
     span_ns = max(ends[:, 0].max() for ends in own) - min(ends[:, 0].min() for ends in own)
-    return n_events >= MIN_DRIFT_EVENTS and span_ns >= MIN_DRIFT_S * 1e9
+    return n_events >= MIN_DRIFT_EVENTS and bool(span_ns >= MIN_DRIFT_S * 1e9)
 
 
 def _solved(

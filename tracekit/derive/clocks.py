@@ -67,7 +67,9 @@ def _clocks(run: Run) -> pl.DataFrame:
     ends = _ends(run)
     named = _named(run, ends)
     order = {name: number for number, name in enumerate(named["clock"].unique(maintain_order=True))}
-    numbered = named.with_columns(number=pl.col("clock").replace_strict(order, return_dtype=pl.Int64))
+    numbered = named.with_columns(
+        number=pl.col("clock").replace_strict(order, return_dtype=pl.Int64)
+    )
     origin_ns, blocks = _blocks(ends.join(numbered.select("rank", "number"), on="rank"))
     fit = fitted(len(order), blocks)
     found = numbered.join(_of(fit, origin_ns), on="number", validate="m:1").sort("rank")
@@ -106,8 +108,10 @@ def _named(run: Run, ends: pl.DataFrame) -> pl.DataFrame:
         together.with_columns(away_ns=away_ns, spread_ns=spread_ns, left_early=left_early)
         .group_by("rank")
         .agg(
-            (pl.col("away_ns").median() > pl.max_horizontal(pl.col("spread_ns").first(), OWN_CLOCK_NS))
-            .alias("is_apart"),
+            (
+                pl.col("away_ns").median()
+                > pl.max_horizontal(pl.col("spread_ns").first(), OWN_CLOCK_NS)
+            ).alias("is_apart"),
             (pl.col("left_early").mean() > MAX_CONTRADICTED_SHARE).alias("is_early"),
         )
         .filter(pl.col("is_apart") | pl.col("is_early"))["rank"]
@@ -119,11 +123,11 @@ def _named(run: Run, ends: pl.DataFrame) -> pl.DataFrame:
 
 
 def _blocks(ends: pl.DataFrame) -> tuple[int, list[Block]]:
-    """Ends by the set of clocks that saw them: one for each clock, that of its first rank to end."""
+    """Ends by the set of clocks that saw them: of each clock that of its first rank to end."""
     by_clock = ends.group_by("instance", "number").agg(pl.col("end_ns").min())
     if by_clock.is_empty():
         return 0, []
-    origin_ns = int(by_clock["end_ns"].min())  # type: ignore[arg-type] - not empty
+    origin_ns = int(by_clock["end_ns"].sort()[0])
     seen = (
         by_clock.sort("instance", "number")
         .group_by("instance", maintain_order=True)
@@ -155,7 +159,7 @@ def _of(fit: Fit, origin_ns: int) -> pl.DataFrame:
 
 
 def _judged(found: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
-    """Add `is_usable` and `source`: by how much each component rests on, and what contradicts it."""
+    """Add `is_usable` and `source`: what a clock rests on, and what contradicts it."""
     on_clock = ends.join(found, on="rank", validate="m:1").with_columns(
         corrected(pl.col("start_ns")).alias("start_ns"), corrected(pl.col("end_ns")).alias("end_ns")
     )
@@ -169,14 +173,18 @@ def _judged(found: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
         .agg(contradicted_share=pl.col("is_contradicted").mean())
     )
     n_clocks = pl.col("clock").n_unique().over("component")
-    return found.join(contradicted, on="component", how="left", validate="m:1").with_columns(
-        source=pl.when(pl.col("contradicted_share") > MAX_CONTRADICTED_SHARE)
-        .then(pl.lit("contradicted: collectives end before a member enters"))
-        .when((n_clocks == 1) & (pl.len().over("component") == 1))
-        .then(pl.lit("shares no collective with another clock"))
-        .when(n_clocks == 1)
-        .then(pl.lit(ONE_CLOCK))
-        .when(pl.col("n_ends") < MIN_ENDS)
-        .then(pl.lit("too few collectives that end at once"))
-        .otherwise(pl.lit(BY_ENDS))
-    ).with_columns(is_usable=pl.col("source").is_in([ONE_CLOCK, BY_ENDS]))
+    return (
+        found.join(contradicted, on="component", how="left", validate="m:1")
+        .with_columns(
+            source=pl.when(pl.col("contradicted_share") > MAX_CONTRADICTED_SHARE)
+            .then(pl.lit("contradicted: collectives end before a member enters"))
+            .when((n_clocks == 1) & (pl.len().over("component") == 1))
+            .then(pl.lit("shares no collective with another clock"))
+            .when(n_clocks == 1)
+            .then(pl.lit(ONE_CLOCK))
+            .when(pl.col("n_ends") < MIN_ENDS)
+            .then(pl.lit("too few collectives that end at once"))
+            .otherwise(pl.lit(BY_ENDS))
+        )
+        .with_columns(is_usable=pl.col("source").is_in([ONE_CLOCK, BY_ENDS]))
+    )

@@ -14,6 +14,7 @@ import polars as pl
 from tracekit.derive.activity import COMPUTE, activity
 from tracekit.derive.averages import compared_devices
 from tracekit.derive.cached import cached
+from tracekit.derive.samples import squared_lengths
 from tracekit.derive.steps import windows
 from tracekit.schema.table import DEVICE, I64, NAME, TEXT, Column, Table
 
@@ -92,20 +93,9 @@ def differences(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
 
 
 def _work_told(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
-    """Work of each rank as the loop told it: `rank`, `told`, the sum of squared lengths of samples.
-
-    No operator's time grows faster than with the square of a sample's length. Empty unless all
-    ranks told.
-    """
-    told = pl.concat(
-        [
-            run.scan("samples", rank)
-            .filter(pl.col("step").is_in(list(steps)))
-            .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), told=pl.col("length") ** 2)
-            for rank in run.ranks
-        ]
-    )
-    by_rank = told.group_by("rank").agg(pl.col("told").sum().cast(pl.Float64)).collect()
+    """Work of each rank as the loop told it: `rank`, `told`."""
+    told = squared_lengths(run).filter(pl.col("step").is_in(list(steps)))
+    by_rank = told.group_by("rank").agg(pl.col("told").sum())
     return by_rank if by_rank.height == len(run.ranks) else by_rank.clear()
 
 

@@ -69,7 +69,9 @@ def waits(run: Run) -> pl.LazyFrame:
     return cached(
         run,
         WAITS,
-        lambda: _by_rank(run, _waits(_on_common_clock(run), has_all=not run.manifest.missing_ranks)),
+        lambda: _by_rank(
+            run, _waits(_on_common_clock(run), has_all=not run.manifest.missing_ranks)
+        ),
     )
 
 
@@ -106,7 +108,7 @@ def is_whole(*, has_all: bool) -> pl.Expr:
 
 
 def _on_common_clock(run: Run) -> pl.DataFrame:
-    """Instances with `entered_ns`, `left_ns`, `clock_error_ns`: null where clocks do not compare."""
+    """Instances with `entered_ns`, `left_ns`, `clock_error_ns`; null without a common clock."""
     here = "instance"
     is_comparable = (
         pl.col(here).is_not_null()
@@ -129,7 +131,7 @@ def _on_common_clock(run: Run) -> pl.DataFrame:
 
 
 def _aligned_wait_ns() -> pl.Expr:
-    """max a − a_r within the call, where the last to enter lets all of them go."""
+    """Max a − a_r within the call, where the last to enter lets all of them go."""
     waited_ns = pl.col("entered_ns").max().over("instance") - pl.col("entered_ns")
     is_message = pl.col("operation").is_in(list(POINT_TO_POINT)) & (pl.col("n_seen") > 1)
     return pl.when(pl.col("is_split") | is_message.fill_null(value=False)).then(

@@ -1,161 +1,344 @@
-"""Why a rank was late: its mean step against the median peer's, part by part.
+"""Why a rank was late: from the last point at which it met its group to its late arrival.
 
-The late rank's extra time is where its step differs from its peers': the same kernels slower, more
-or bigger kernels, copies, or its device idle for a cause on the host. The peers' extra time is the
-waiting. Where the training thread stands for the device, slow operators mean a slow host.
-
-A call that drains the queue drains it on all ranks: where the late rank then loads data, it is the
-loading in which it differs, though the idle time itself is owed to the call.
+That point is the end of a collective of the group under which none of the late rank's compute ran:
+it resumed there, together with the others; without one, the start of the step. From there both the
+late rank's device and that of the median peer are cut into compute, communication, copies and idle
+time by cause. The differences, and the lateness that was there at the start, sum to the lateness.
+Of late arrivals between two such points only the latest counts: one delay shows in all of them.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.activity import has_device_events
-from tracekit.derive.averages import averages, compared_devices, mean_steps
-from tracekit.derive.cached import remembered
+from tracekit.derive.activity import COMPUTE, HOST_DEVICE, activity, has_device_events
+from tracekit.derive.causes import (
+    COMMUNICATION,
+    COPIES,
+    INHERITED,
+    LONGER_SEQUENCES,
+    MORE,
+    SLOWER,
+)
 from tracekit.derive.host_kinds import host_class
 from tracekit.derive.idle import idle
-from tracekit.derive.kernel_totals import differences
-from tracekit.findings import Cause
-from tracekit.units import Unit, text
+from tracekit.derive.intervals import covered_ns
+from tracekit.derive.kernel_kinds import COMMUNICATION as COMMUNICATING
+from tracekit.derive.samples import squared_lengths
+from tracekit.derive.steps import spans
+from tracekit.derive.work_classes import work_class
 
 if TYPE_CHECKING:
     from tracekit.store import Run
 
-_CAUSES = {
-    "same kernels slower": Cause.SLOW_DEVICE,
-    "more or bigger kernels": Cause.DATA_IMBALANCE,
-    "copies": Cause.COPY_IN_OUT,
-    "host-sync": Cause.HOST_SYNC,
-    "input-pipeline": Cause.INPUT_PIPELINE,
-    "allocator": Cause.ALLOCATOR,
-    "compilation": Cause.COMPILATION,
-    "checkpoint": Cause.CHECKPOINT,
-    "cpu-optimizer": Cause.CPU_OPTIMIZER,
-    "garbage-collection": Cause.GARBAGE_COLLECTION,
-    "launch-overhead": Cause.LAUNCH_OVERHEAD,
-    "host-other": Cause.HOST_OTHER,
-}
+UNNAMED = "idle, no cause recorded"
+_SAME = ["name", "work"]
 
 
-_REASONS = {
-    "same kernels slower": "its kernels run slower",
-    "more or bigger kernels": "it has more or bigger kernels to run",
-    "copies": "it copies more",
-    "host-sync": "its host waits for the device",
-    "input-pipeline": "it waits for its input",
-    "allocator": "its allocator goes back to the driver",
-    "compilation": "it compiles",
-    "checkpoint": "it writes a checkpoint",
-    "cpu-optimizer": "its optimizer runs on the CPU",
-    "garbage-collection": "its Python collects garbage",
-    "launch-overhead": "its host launches slowly",
-    "host-other": "its host does something that no operator records",
-}
+@dataclass(frozen=True, slots=True)
+class WhyLate:
+    """What a late rank did instead, in ns a step.
+
+    `parts` has `part`, `own_ns`, `peer_ns`, `extra_ns` (own − peer), Float64, the largest extra
+    first; the extras sum to `late_ns`. `kinds` compares the compute among them by class of work
+    (`class`, `own_ns`, `peer_ns`). `ranks` were late, `peers` median.
+    """
+
+    late_ns: float
+    parts: pl.DataFrame
+    kinds: pl.DataFrame
+    ranks: tuple[int, ...]
+    peers: tuple[int, ...]
 
 
-def reason(part: str, extra_ns: float) -> str:
-    """Half a sentence for people: what the late rank does, and how much longer than its peers."""
-    what = _REASONS.get(part, f"its device is idle ({part})")
-    return f"{what}, {text(extra_ns, Unit.NS)} a step more than its median peer"
-
-
-def cause_of(part: str) -> Cause:
-    """Cause of a part of a step or of idle time; unknown where the trace cannot tell."""
-    return _CAUSES.get(part, Cause.UNKNOWN)
-
-
-def cause_of_lateness(run: Run, part: str) -> Cause:
-    """Cause of a rank's lateness: one that launches more slowly than its peers has a slow host."""
-    if part == "launch-overhead":
-        return Cause.SLOW_HOST
-    return cause_of_slowness(run) if part == "same kernels slower" else cause_of(part)
-
-
-def cause_of_slowness(run: Run) -> Cause:
-    """Cause of the same work taking longer: the device, or the host where there is no device."""
-    return Cause.SLOW_DEVICE if has_device_events(run) else Cause.SLOW_HOST
-
-
-def differences_from_peers(run: Run, ranks: tuple[int, ...], members: list[int]) -> pl.DataFrame:
-    """The mean step of some ranks (their median) against the median of their peers, in ns a step.
+def why_late(run: Run, late: pl.DataFrame, calls: pl.DataFrame, n_steps: int) -> WhyLate:
+    """Cut the time before late arrivals into parts.
 
     Args:
         run: the run.
-        ranks: the ranks in question.
-        members: who they are compared with, themselves among them: another stage of a pipeline has
-            other work. Ranks that do not enter the averages are left out.
-
-    Returns:
-        `part` (same kernels slower, more or bigger kernels, copies, or a cause of idle time),
-        `own_ns`, `peer_ns`, `extra_ns` (own − peer), all Float64; extra first.
+        late: late arrivals in one group (rows of `LATENESS`). Ranks late together count once, by
+            the latest, and are nobody's peers there.
+        calls: all calls of that group (rows of `WAITS`).
+        n_steps: how many steps the arrivals are from.
     """
-    averaged = mean_steps(run)["rank"].unique().to_list()
-    chosen = [rank for rank in {*members, *ranks} if rank in averaged]
-    parts = _parts_by_rank(run).filter(pl.col("rank").is_in(chosen))
-    is_own = pl.col("rank").is_in(list(ranks))
-    own_ns, peer_ns = pl.col("dur_ns").filter(is_own), pl.col("dur_ns").filter(~is_own)
-    return (
-        parts.group_by("part")
-        .agg(own_ns=own_ns.median(), peer_ns=peer_ns.median())
-        .with_columns(pl.col("own_ns", "peer_ns").fill_null(0.0))
-        .with_columns(extra_ns=pl.col("own_ns") - pl.col("peer_ns"))
-        .sort("extra_ns", "part", descending=[True, False])
+    latest = late.sort("late_ns", "rank", descending=[True, False]).unique(
+        "instance", keep="first", maintain_order=True
     )
-
-
-def _parts_by_rank(run: Run) -> pl.DataFrame:
-    """`rank`, `part`, `dur_ns` (Float64, a step): every rank has every part that occurs."""
-    steps = averages(run).steps
-    kernels = differences(run, steps)
-    n_steps = max(len(steps), 1)
-    copies = mean_steps(run).group_by("rank").agg(dur_ns=pl.col("exposed_copy_ns").sum())
-    idle_ns = pl.col("dur_ns") / n_steps
-    table = pl.concat(
+    pairs = pl.concat(
         [
-            kernels.select("rank", part=pl.lit("same kernels slower"), dur_ns="slower_ns"),
-            kernels.select("rank", part=pl.lit("more or bigger kernels"), dur_ns="more_ns"),
-            copies.select("rank", part=pl.lit("copies"), dur_ns="dur_ns"),
-            idle_by_cause(run, by_host_class=True).select("rank", part="cause", dur_ns=idle_ns),
+            _compared(run, int(rank), rows, calls, late.select("instance", "rank"))
+            for (rank,), rows in latest.partition_by("rank", as_dict=True).items()
         ]
     )
-    return (
-        table.select("part")
-        .unique()
-        .join(pl.DataFrame({"rank": list(run.ranks)}), how="cross")
-        .join(table, on=["rank", "part"], how="left", validate="1:1")
-        .with_columns(pl.col("dur_ns").fill_null(0.0))
+    own = _cut(run, pairs.select("number", "rank", "device", "start_ns", "end_ns"))
+    peer = _cut(
+        run,
+        pairs.select(
+            "number",
+            rank="peer",
+            device="peer_device",
+            start_ns="peer_start_ns",
+            end_ns="peer_end_ns",
+        ),
+    )
+    inherited_ns = pairs.select((pl.col("late_ns") - (_length("") - _length("peer_"))).sum()).item()
+    kernels = _kernels(run, pairs)
+    parts = _with_kernels(own, peer, kernels, float(inherited_ns or 0))
+    parts = _with_longer_sequences(parts, kernels, run, pairs)
+    per_step = 1 / max(n_steps, 1)
+    figures = [pl.col("own_ns") * per_step, pl.col("peer_ns") * per_step]
+    return WhyLate(
+        late_ns=float(pairs["late_ns"].sum()) * per_step,
+        parts=parts.with_columns(figures)
+        .with_columns(extra_ns=pl.col("own_ns") - pl.col("peer_ns"))
+        .sort("extra_ns", "part", descending=[True, False]),
+        kinds=_by_class(kernels).with_columns(figures),
+        ranks=tuple(pairs["rank"].unique().sort()),
+        peers=tuple(pairs["peer"].unique().sort()),
     )
 
 
-@remembered
-def idle_by_cause(run: Run, *, by_host_class: bool = False) -> pl.DataFrame:
-    """Idle time of each rank by cause in its averaged steps: `rank`, `cause`, `detail`, `dur_ns`.
+def _length(prefix: str) -> pl.Expr:
+    return pl.col(f"{prefix}end_ns") - pl.col(f"{prefix}start_ns")
 
-    Devices that the averages leave out are left out here. `by_host_class` tells kinds of host work
-    apart (`host_class`).
 
-    `detail` is the host call in which the longest idle part of that cause fell. Sorted by rank,
-    longest first.
+def _device(run: Run) -> pl.Expr:
+    return pl.col("device").fill_null(0) if has_device_events(run) else pl.lit(HOST_DEVICE)
+
+
+def _compared(
+    run: Run, rank: int, late: pl.DataFrame, calls: pl.DataFrame, at_fault: pl.DataFrame
+) -> pl.DataFrame:
+    """Spans of one late rank and of its median peer before the latest of its arrivals.
+
+    Returns:
+        `number` (the instance), `late_ns`, and for each of the two its rank, device, start and end.
     """
-    named = (host_class() if by_host_class else pl.col("cause")).alias("cause")
-    steps, devices = averages(run).steps, compared_devices(run)
+    arrivals = _latest(run, rank, late, calls)
+    end_ns = pl.col("start_ns") + pl.col("dur_ns")
+    met = calls.select(sync="instance", rank="rank", met_ns=end_ns)
+    steps = _opened(run, calls["rank"].unique().to_list())
+    members = (
+        arrivals.select("instance", "sync", "step", "late_ns")
+        .join(calls.select("instance", "rank", "device", end_ns="start_ns"), on="instance")
+        .join(met, on=["sync", "rank"], how="left", validate="m:1")
+        .join(steps, on=["rank", "step"], how="left", validate="m:1")
+        .with_columns(start_ns=pl.coalesce("met_ns", "opens_ns"), device=_device(run))
+        .filter(pl.col("start_ns") <= pl.col("end_ns"))
+    )
+    position = pl.int_range(pl.len()).over("instance")
+    peers = (
+        members.join(at_fault, on=["instance", "rank"], how="anti")
+        .with_columns(took_ns=_length(""))
+        .sort("instance", "took_ns", "rank")
+        .filter(position == (pl.len().over("instance") - 1) // 2)
+    )
+    place = ["device", "start_ns", "end_ns"]
     return (
-        pl.concat(
-            [
-                idle(run, rank)
-                .filter(pl.col("step").is_in(list(steps)) & pl.col("device").is_in(devices[rank]))
-                .sort("dur_ns", descending=True)
-                .group_by(named, maintain_order=True)
-                .agg(pl.col("dur_ns").sum(), pl.col("detail").first())
-                .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), "cause", "detail", "dur_ns")
-                for rank in run.ranks
-            ]
+        members.filter(rank=rank)
+        .join(
+            peers.select("instance", peer="rank", **{f"peer_{name}": name for name in place}),
+            on="instance",
+            validate="1:1",
         )
-        .sort("rank", "dur_ns", "cause", descending=[False, True, False])
+        .select(
+            "rank",
+            "late_ns",
+            "step",
+            *place,
+            "peer",
+            *(f"peer_{name}" for name in place),
+            number="instance",
+        )
+        .sort("number")
+    )
+
+
+def _latest(run: Run, rank: int, late: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Late arrivals with `sync`, the call where the rank last met its group: the latest of each.
+
+    A meeting longer ago than the step before is none.
+    """
+    own = calls.filter(rank=rank).with_columns(
+        device=_device(run), ends_ns=pl.col("start_ns") + pl.col("dur_ns")
+    )
+    compute = activity(run, rank).filter(pl.col("class") == COMPUTE).collect()
+    at_end = own.select("device", start_ns=pl.col("ends_ns") - 1, end_ns="ends_ns")
+    is_sync = covered_ns(at_end, compute, "device") == 0
+    steps = _opened(run, [rank]).with_columns(
+        earliest_ns=pl.col("opens_ns").shift(1).fill_null(pl.col("opens_ns"))
+    )
+    return (
+        own.with_columns(is_sync=is_sync)
+        .sort("start_ns")
+        .with_columns(
+            sync=pl.when("is_sync").then("instance").shift(1).forward_fill(),
+            met_ns=pl.when("is_sync").then("ends_ns").shift(1).forward_fill(),
+        )
+        .select("instance", "sync", "met_ns")
+        .join(late.select("instance", "step", "late_ns"), on="instance", validate="1:1")
+        .join(steps.select("step", "earliest_ns"), on="step", how="left", validate="m:1")
+        .with_columns(
+            sync=pl.when(pl.col("met_ns") >= pl.col("earliest_ns").fill_null(0)).then("sync")
+        )
+        .sort("late_ns", "instance", descending=[True, False])
+        .unique(["step", "sync"], keep="first", maintain_order=True)
+    )
+
+
+def _opened(run: Run, ranks: list[int]) -> pl.DataFrame:
+    """`rank`, `step`, `opens_ns`, by both."""
+    return pl.concat(
+        [
+            spans(run, rank).select(pl.lit(rank, dtype=pl.Int64).alias("rank"), "step", "opens_ns")
+            for rank in sorted(ranks)
+        ]
+    ).collect()
+
+
+def _cut(run: Run, intervals: pl.DataFrame) -> pl.DataFrame:
+    """What lay in the intervals of some ranks: `part`, `dur_ns`; the parts fill them exactly."""
+    rows = [
+        _cut_rank(run, int(rank), own)
+        for (rank,), own in intervals.partition_by("rank", as_dict=True).items()
+    ]
+    return pl.concat(rows).group_by("part").agg(pl.col("dur_ns").sum()).sort("part")
+
+
+def _cut_rank(run: Run, rank: int, intervals: pl.DataFrame) -> pl.DataFrame:
+    events = activity(run, rank).collect()
+    is_compute = pl.col("class") == COMPUTE
+    is_busy = is_compute | (pl.col("class") == COMMUNICATING)
+    compute, busy, everything = (
+        int(covered_ns(intervals, chosen, "device").sum())
+        for chosen in (events.filter(is_compute), events.filter(is_busy), events)
+    )
+    causes = (
+        idle(run, rank)
+        .with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"), part=host_class())
+        .select("part", "device", "start_ns", "end_ns")
         .collect()
+    )
+    parts = {
+        "compute": compute,
+        COMMUNICATION: busy - compute,
+        COPIES: everything - busy,
+    }
+    for (part,), rows in causes.partition_by("part", as_dict=True).items():
+        parts[str(part)] = int(covered_ns(intervals, rows, "device").sum())
+    whole = int(intervals.select(_length("").sum()).item())
+    parts[UNNAMED] = whole - sum(parts.values())
+    return pl.DataFrame(
+        {"part": list(parts), "dur_ns": list(parts.values())},
+        schema={"part": pl.String, "dur_ns": pl.Int64},
+    )
+
+
+def _kernels(run: Run, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Compute of late ranks and of their peers by kernel: `is_own`, name, work, class, n, sum."""
+    both = pl.concat(
+        [
+            pairs.select("rank", "device", "start_ns", "end_ns", is_own=pl.lit(value=True)),
+            pairs.select(
+                rank="peer",
+                device="peer_device",
+                start_ns="peer_start_ns",
+                end_ns="peer_end_ns",
+                is_own=pl.lit(value=False),
+            ),
+        ]
+    )
+    rows = []
+    for (rank, is_own), own in both.partition_by("rank", "is_own", as_dict=True).items():
+        inside = own.select("device", opens_ns="start_ns", closes_ns="end_ns").sort("opens_ns")
+        rows.append(
+            activity(run, int(rank))
+            .filter(pl.col("class") == COMPUTE)
+            .sort("start_ns")
+            .join_asof(
+                inside.lazy(),
+                left_on="start_ns",
+                right_on="opens_ns",
+                by="device",
+                strategy="backward",
+                check_sortedness=False,
+            )
+            .filter(pl.col("start_ns") < pl.col("closes_ns"))
+            .select(
+                *_SAME,
+                dur_ns=pl.col("end_ns") - pl.col("start_ns"),
+                is_own=pl.lit(is_own),
+                **{"class": work_class()},
+            )
+        )
+    return (
+        pl.concat(rows)
+        .group_by("is_own", "class", *_SAME)
+        .agg(n=pl.len().cast(pl.Int64), sum_ns=pl.col("dur_ns").sum())
+        .sort("is_own", "class", *_SAME, nulls_last=True)
+        .collect()
+    )
+
+
+def _with_kernels(
+    own: pl.DataFrame, peer: pl.DataFrame, kernels: pl.DataFrame, inherited_ns: float
+) -> pl.DataFrame:
+    """Parts of both, with compute as kernels that are slower and kernels that are more.
+
+    The same kernels are slower by as much as they take longer on average, as often as both ran
+    them; all else is more of them.
+    """
+    parts = own.join(peer, on="part", how="full", coalesce=True, suffix="_peer").select(
+        "part",
+        own_ns=pl.col("dur_ns").fill_null(0).cast(pl.Float64),
+        peer_ns=pl.col("dur_ns_peer").fill_null(0).cast(pl.Float64),
+    )
+    compute = parts.filter(part="compute")
+    mine, theirs = kernels.filter("is_own"), kernels.filter(~pl.col("is_own"))
+    both = mine.join(theirs, on=["class", *_SAME], nulls_equal=True, suffix="_peer")
+    longer_ns = pl.col("sum_ns") / pl.col("n") - pl.col("sum_ns_peer") / pl.col("n_peer")
+    slower_ns = float(both.select((pl.min_horizontal("n", "n_peer") * longer_ns).sum()).item())
+    more_ns = float((compute["own_ns"] - compute["peer_ns"]).sum()) - slower_ns
+    split = pl.DataFrame(
+        [(SLOWER, slower_ns, 0.0), (MORE, more_ns, 0.0), (INHERITED, inherited_ns, 0.0)],
+        schema=parts.schema,
+        orient="row",
+    )
+    return pl.concat([parts.filter(pl.col("part") != "compute"), split])
+
+
+def _with_longer_sequences(
+    parts: pl.DataFrame, kernels: pl.DataFrame, run: Run, pairs: pl.DataFrame
+) -> pl.DataFrame:
+    """Take what longer samples explain out of slower and more kernels, if the loop told."""
+    told = squared_lengths(run)
+    both = pairs.join(told, on=["rank", "step"], validate="m:1").join(
+        told.rename({"rank": "peer", "told": "peer_told"}), on=["peer", "step"], validate="m:1"
+    )
+    peer_told = float(both["peer_told"].sum())
+    if both.height < pairs.height or peer_told <= 0:
+        return parts
+    usual_ns = float(kernels.filter(~pl.col("is_own"))["sum_ns"].sum())
+    left_ns = max(float(both["told"].sum()) / peer_told - 1, 0.0) * usual_ns
+    moved = {}
+    for part in (SLOWER, MORE):
+        extra_ns = float(parts.filter(part=part)["own_ns"].sum())
+        moved[part] = min(max(extra_ns, 0.0), left_ns)
+        left_ns -= moved[part]
+    moved[LONGER_SEQUENCES] = -sum(moved.values())
+    row = pl.DataFrame([(LONGER_SEQUENCES, 0.0, 0.0)], schema=parts.schema, orient="row")
+    change_ns = pl.col("part").replace_strict(moved, default=0.0, return_dtype=pl.Float64)
+    return pl.concat([parts, row]).with_columns(own_ns=pl.col("own_ns") - change_ns)
+
+
+def _by_class(kernels: pl.DataFrame) -> pl.DataFrame:
+    """Sum of the durations of both by class of work: `class`, `own_ns`, `peer_ns`."""
+    is_own, sum_ns = pl.col("is_own"), pl.col("sum_ns").cast(pl.Float64)
+    return (
+        kernels.group_by("class")
+        .agg(own_ns=sum_ns.filter(is_own).sum(), peer_ns=sum_ns.filter(~is_own).sum())
+        .sort("class")
     )

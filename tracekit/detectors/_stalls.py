@@ -9,8 +9,8 @@ import polars as pl
 from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import averages, mean_steps
 from tracekit.derive.idle import NOT_RECORDED
+from tracekit.derive.idle_totals import idle_by_cause
 from tracekit.derive.profiler_cost import costly_options
-from tracekit.derive.why_late import idle_by_cause
 from tracekit.detectors import Detector, finding, skipped
 from tracekit.findings import Column, Confidence, Evidence, Finding, Level, Status
 from tracekit.units import Quantity, Unit, text

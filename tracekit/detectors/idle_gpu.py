@@ -35,10 +35,11 @@ import polars as pl
 
 from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import averages, mean_steps
+from tracekit.derive.causes import cause_of
+from tracekit.derive.idle_totals import idle_by_cause
 from tracekit.derive.profiler_cost import costly_options
 from tracekit.derive.savings import saving
 from tracekit.derive.stalls import removable_ns, stalled
-from tracekit.derive.why_late import cause_of, idle_by_cause
 from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.detectors._stalls import confidence
 from tracekit.findings import (

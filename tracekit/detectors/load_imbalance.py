@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tracekit.derive.averages import Averages, averages, mean_steps
+from tracekit.derive.causes import cause_of_slowness
 from tracekit.derive.kernel_totals import differences
 from tracekit.derive.savings import saving
-from tracekit.derive.why_late import cause_of_slowness
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
 from tracekit.findings import (
     Cause,

@@ -15,14 +15,18 @@ Formula:
 Threshold:
     Named when measured is at least `min_step_share`, the caused share at least `min_caused_share`
     (and 1.5 / ranks), r is late in at least `min_instances` instances and, over them, later than
-    their error, and it leads in at least `min_steps_share` of the averaged steps. A rank that
-    waited elsewhere, messages included, longer than its peers by `max_inherited_share` of its
-    lateness inherited it and is not named.
+    their error, and it leads in at least `min_steps_share` of the averaged steps or comes back at
+    every k-th. A rank that waited elsewhere, messages included, longer than its peers by
+    `max_inherited_share` of its lateness inherited it and is not named.
     Where another rank causes most of the waiting in each of at least three steps, one finding says
     so; waiting that spreads over all ranks is jitter and names nobody.
+    Why: from the last point at which the late rank met its group to its arrival, its device
+    timeline against the median peer's; the differences sum to the lateness. Attention that takes
+    longer while matrix products do not is longer sequences, grouped products alone are experts.
 
 Evidence:
-    Lateness and waiting by rank; the late rank's mean step against the median peer's.
+    Lateness and waiting by rank, by both estimators; lateness by step (in every step, in every
+    k-th, growing); the parts of the lateness; compute by class of work.
 
 What-if saving:
     Low: in each instance all others enter with the next latest rank, less the error, and of the
@@ -41,18 +45,21 @@ References:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from tracekit.derive.averages import averages, breakdowns, mean_steps
+from tracekit.derive.averages import averages, mean_steps
 from tracekit.derive.culprits import by_instance, inherited_ns, ranked_culprits, with_culprit
 from tracekit.derive.lateness import compared_calls, late_calls
+from tracekit.derive.patterns import Course
 from tracekit.derive.savings import saving
 from tracekit.derive.stalls import messages
-from tracekit.derive.why_late import cause_of_lateness, differences_from_peers, reason
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
-from tracekit.detectors._straggler_tables import by_rank, differences
+from tracekit.detectors._straggler_causes import explained
+from tracekit.detectors._straggler_seen import ASSUMES, Seen
+from tracekit.detectors._straggler_tables import by_rank, by_step, parts_of_lateness, work_by_class
+from tracekit.detectors._straggler_turns import in_turns
 from tracekit.findings import (
     Cause,
     Confidence,
@@ -62,25 +69,17 @@ from tracekit.findings import (
     Status,
 )
 from tracekit.schema import COLLECTIVES
-from tracekit.store import Run
 from tracekit.units import Quantity, Unit, limit, text
 
-ASSUMES = (
-    "the late rank enters with the others; upper bound: what lies behind the collective is taken "
-    "to move up with it"
-)
+if TYPE_CHECKING:
+    from tracekit.store import Run
+
 _NOT_COMPARED = (
     "no collective could be matched over ranks that holds its members until all have entered. "
     "Record whole steps of ranks of one group; a torch with collective metadata helps."
 )
-MIN_EXPLAINED_SHARE = 0.25
-"""A part of the step that explains less than this of the wait is not its cause."""
 N_CALLS, N_EXACT_CALLS, EXACT_ERROR_SHARE, MAX_ERROR_SHARE = 10, 5, 0.1, 0.3
 """Medium confidence takes ten late calls, or five whose error is a tenth of the lateness."""
-MIN_LEADER_SHARE = 0.5
-"""Who leads a step causes half of the waiting in it."""
-MIN_TURNS = 3
-"""Fewer steps than this with another leader each are chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,24 +107,6 @@ class Limits:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What is compared: late arrivals by culprit, all calls with waits, and the mean step."""
-
-    run: Run
-    limits: Limits
-    late: pl.DataFrame
-    calls: pl.DataFrame
-    usable: pl.DataFrame
-    means: pl.DataFrame
-    n_steps: int
-
-    @property
-    def step_ns(self) -> float:
-        """Mean step over all ranks and devices."""
-        return number(self.means["dur_ns"].mean())
-
-
 def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     """One finding per culprit, or one that ranks take turns, or a clear one."""
     steps = averages(run).steps
@@ -134,29 +115,37 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     if usable.is_empty() or means.is_empty():
         return (skipped(DETECTOR, _NOT_COMPARED),)
     late = with_culprit(late_calls(run).filter(pl.col("step").is_in(list(steps))))
-    seen = _Seen(run, limits, late, by_instance(late), usable, means, max(len(steps), 1))
+    seen = Seen(run, late, by_instance(late), usable, means, steps)
     found = ranked_culprits(
         late,
         seen.calls,
         usable.select("rank", "group"),
         n_steps=seen.n_steps,
         min_lead_share=limits.min_caused_share,
-    ).with_columns(measured=pl.col("high_ns").clip(0, _waiting_ns(seen)) / seen.step_ns)
+    ).with_columns(measured=pl.col("high_ns").clip(0, seen.waiting_ns) / seen.step_ns)
     needed = max(limits.min_caused_share, 1.5 / usable["rank"].n_unique())
     likely = found.filter(
         (pl.col("measured") >= limits.min_step_share)
         & (pl.col("caused_share") >= needed)
         & (pl.col("late_ns") > pl.col("error_ns"))
-        & (pl.col("leads_share") >= limits.min_steps_share)
+    )
+    comes_back = [seen.course(culprit).course is Course.PERIODIC for culprit in likely["culprit"]]
+    likely = likely.filter(
+        (pl.col("leads_share") >= limits.min_steps_share) | pl.Series(comes_back, dtype=pl.Boolean)
     )
     named = likely.filter(pl.col("n_late") >= limits.min_instances)
-    at_fault = [row for row in named.iter_rows(named=True) if not _is_inherited(seen, row)]
+    at_fault = [row for row in named.iter_rows(named=True) if not _is_inherited(seen, row, limits)]
     if at_fault:
-        return tuple(_found(seen, row) for row in at_fault)
-    return (_turns(seen) or _too_few(seen, likely) or _unseen(seen) or _clear(seen, found),)
+        return tuple(_found(seen, row, limits) for row in at_fault)
+    return (
+        _in_turns(seen, limits)
+        or _too_few(likely, limits)
+        or _unseen(seen, limits)
+        or _clear(seen, found, limits),
+    )
 
 
-def _is_inherited(seen: _Seen, row: dict[str, Any]) -> bool:
+def _is_inherited(seen: Seen, row: dict[str, Any], limits: Limits) -> bool:
     """Whether most of a culprit's lateness is waiting for a peer of another group.
 
     One delay shows in every bucket of a backward pass: of a step, only the latest arrival counts.
@@ -168,15 +157,10 @@ def _is_inherited(seen: _Seen, row: dict[str, Any]) -> bool:
     )
     waited_ns = inherited_ns(seen.usable, unsplit, own, row["ranks"], str(row["group"]))
     late_ns = own.group_by("step").agg(pl.col("late_ns").max())["late_ns"].sum()
-    return waited_ns >= seen.limits.max_inherited_share * float(late_ns)
+    return waited_ns >= limits.max_inherited_share * float(late_ns)
 
 
-def _waiting_ns(seen: _Seen) -> float:
-    """Most that any rank waits exposed in the mean step: waits of two streams may coincide."""
-    return min(number(seen.means["exposed_waiting_ns"].max()), seen.step_ns)
-
-
-def _uncovered_ns(seen: _Seen, ranks: list[int]) -> float:
+def _uncovered_ns(seen: Seen, ranks: list[int]) -> float:
     """Transfers a step that lie bare on the others and under compute on the late ranks.
 
     While the others wait, what they could have hidden later transfers under runs out.
@@ -188,13 +172,14 @@ def _uncovered_ns(seen: _Seen, ranks: list[int]) -> float:
     return max(number(medians["others"][0]) - number(medians["own"][0]), 0.0)
 
 
-def _found(seen: _Seen, row: dict[str, Any]) -> Finding:
+def _found(seen: Seen, row: dict[str, Any], limits: Limits) -> Finding:
     ranks: list[int] = row["ranks"]
-    wait_ns = min(row["high_ns"], _waiting_ns(seen))
+    wait_ns = min(row["high_ns"], seen.waiting_ns)
     high_ns = wait_ns + _uncovered_ns(seen, ranks)
-    members = seen.usable.filter(group=str(row["group"]))["rank"].unique().to_list()
-    parts = differences_from_peers(seen.run, tuple(ranks), members)
-    cause, why = _cause(seen.run, parts, wait_ns)
+    own = seen.late.filter(pl.col("culprit") == row["culprit"])
+    why = seen.why(own.filter(group=str(row["group"])))
+    cause, reason = explained(seen.run, why)
+    course = seen.course(int(row["culprit"]))
     own = seen.calls.filter(pl.col("culprit") == row["culprit"])
     late_in = seen.usable.join(own.select("instance"), on="instance", how="semi")
     who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {rank_list(ranks)}"
@@ -209,7 +194,7 @@ def _found(seen: _Seen, row: dict[str, Any]) -> Finding:
         groups=(str(row["group"]),),
         steps=tuple(own["step"].unique().sort()),
         measured=Quantity(row["measured"], Unit.SHARE),
-        limit=Quantity(seen.limits.min_step_share, Unit.SHARE),
+        limit=Quantity(limits.min_step_share, Unit.SHARE),
         confidence=_confidence(
             seen,
             late_in.filter(pl.col("rank").is_in(ranks)),
@@ -218,22 +203,19 @@ def _found(seen: _Seen, row: dict[str, Any]) -> Finding:
             cause,
         ),
         saving=saving(row["low_ns"], high_ns, seen.step_ns, seen.means.height, ASSUMES),
-        evidence=(by_rank(seen.usable, seen.late), differences(parts)),
+        evidence=(
+            by_rank(seen.usable, seen.late),
+            parts_of_lateness(why),
+            by_step(own, seen.steps),
+            *work_by_class(why),
+        ),
         scope=Scope(
             victims=tuple(sorted(set(late_in["rank"]) - set(ranks))),
             start_ns=own["start_ns"][0],
             end_ns=own["start_ns"][-1],
         ),
-        why=why,
+        why=f"{reason}; {course.words}",
     )
-
-
-def _cause(run: Run, parts: pl.DataFrame, wait_ns: float) -> tuple[Cause, str]:
-    """The part of the late rank's step that exceeds its peers' most, where it explains the wait."""
-    if parts.is_empty() or parts["extra_ns"][0] < MIN_EXPLAINED_SHARE * wait_ns:
-        return Cause.UNKNOWN, "no part of its step is long enough to explain the lateness"
-    part, extra_ns = str(parts["part"][0]), float(parts["extra_ns"][0])
-    return cause_of_lateness(run, part), reason(part, extra_ns)
 
 
 def _has_unknown_splits(calls: pl.DataFrame) -> bool:
@@ -243,7 +225,7 @@ def _has_unknown_splits(calls: pl.DataFrame) -> bool:
 
 
 def _confidence(
-    seen: _Seen, own: pl.DataFrame, n_late: int, error_share: float, cause: Cause
+    seen: Seen, own: pl.DataFrame, n_late: int, error_share: float, cause: Cause
 ) -> Confidence:
     """How sure it is; `own` are the calls of the late ranks in which they were late."""
     error = text(error_share, Unit.SHARE)
@@ -258,81 +240,42 @@ def _confidence(
     if n_late < n_least or error_share > MAX_ERROR_SHARE:
         return Confidence(Level.LOW, what)
     more = "; what it did instead is not recorded" if cause is Cause.UNKNOWN else ""
-    return Confidence(Level.MEDIUM, f"{what}; clocks are not aligned{more}")
+    if own["entered_ns"].is_null().any():
+        return Confidence(Level.MEDIUM, f"{what}; without a common clock{more}")
+    level = Level.MEDIUM if cause is Cause.UNKNOWN else Level.HIGH
+    return Confidence(level, f"{what}; two estimators on a common clock agree{more}")
 
 
-def _turns(seen: _Seen) -> Finding | None:
-    """Ranks take turns: in most steps one culprit causes most of the waiting, and not the same."""
-    limits = seen.limits
-    leaders = (
-        seen.calls.group_by("step", "culprit")
-        .agg(pl.col("caused_ns", "victim_ns", "gain_ns", "error_ns").sum())
-        .sort("step", "culprit")
-        .filter(
-            (pl.col("caused_ns") >= MIN_LEADER_SHARE * pl.col("caused_ns").sum().over("step"))
-            & (pl.col("victim_ns") >= limits.min_rotating_share * seen.step_ns)
-        )
-    )
-    ranks = seen.late.join(leaders.select("culprit"), on="culprit", how="semi")["rank"]
-    n_least = max(MIN_TURNS, limits.min_steps_share * seen.n_steps)
-    if leaders["culprit"].n_unique() < 2 or leaders.height < n_least or len(seen.run.ranks) < 3:
-        return None
-    low_ns = number((leaders["gain_ns"] - leaders["error_ns"]).sum()) / seen.n_steps
-    wait_ns = number(leaders["victim_ns"].sum()) / seen.n_steps
-    high_ns = wait_ns + _uncovered_in_turns_ns(seen, leaders)
-    return finding(
+def _in_turns(seen: Seen, limits: Limits) -> Finding | None:
+    return in_turns(
         DETECTOR,
-        Status.FOUND,
-        subject="rotating",
-        title="Ranks take turns at making the others wait",
-        cause=Cause.UNKNOWN,
-        ranks=tuple(ranks.unique().sort()),
-        steps=tuple(leaders["step"].unique().sort()),
-        measured=Quantity(min(wait_ns / seen.step_ns, 1.0), Unit.SHARE),
-        limit=Quantity(limits.min_rotating_share, Unit.SHARE),
-        confidence=Confidence(Level.LOW, f"another rank leads in each of {leaders.height} steps"),
-        saving=saving(low_ns, high_ns, seen.step_ns, seen.means.height, ASSUMES),
-        evidence=(by_rank(seen.usable, seen.late),),
+        seen,
+        min_step_share=limits.min_rotating_share,
+        min_steps_share=limits.min_steps_share,
     )
 
 
-def _uncovered_in_turns_ns(seen: _Seen, leaders: pl.DataFrame) -> float:
-    """Transfers a step that lie bare on others and under compute on the rank that leads it."""
-    transfers = (
-        breakdowns(seen.run)
-        .filter("is_averaged")
-        .select("rank", "step", "exposed_transfer_ns")
-        .join(leaders.select("step", "culprit").unique("step"), on="step", validate="m:1")
-    )
-    is_leader = pl.col("rank") == pl.col("culprit")
-    transfer_ns = pl.col("exposed_transfer_ns")
-    bare = transfers.group_by("step").agg(
-        bare_ns=transfer_ns.filter(~is_leader).median() - transfer_ns.filter(is_leader).median()
-    )
-    return number(bare["bare_ns"].clip(0).sum()) / seen.n_steps
-
-
-def _too_few(seen: _Seen, likely: pl.DataFrame) -> Finding | None:
+def _too_few(likely: pl.DataFrame, limits: Limits) -> Finding | None:
     """Skipped, where a rank is late in all there is to see, and that is hardly anything."""
-    rare = likely.filter(pl.col("n_late") < seen.limits.min_instances)
+    rare = likely.filter(pl.col("n_late") < limits.min_instances)
     if rare.is_empty():
         return None
     ranks = rare["ranks"].explode().unique().sort().to_list()
     n_late = number(rare["n_late"].max())
     why = (
         f"rank {rank_list(ranks)} is late in {n_late:.0f} of the "
-        f"collectives that can be compared, and fewer than {seen.limits.min_instances} may be "
+        f"collectives that can be compared, and fewer than {limits.min_instances} may be "
         "chance. Record more steps."
     )
     return skipped(DETECTOR, why)
 
 
-def _unseen(seen: _Seen) -> Finding | None:
+def _unseen(seen: Seen, limits: Limits) -> Finding | None:
     """Skipped, where much of the step is communication in which nothing tells who was late."""
     unsplit_ns = pl.col("unsplit_communication_ns") * (1 - pl.col("message_share"))
     means = seen.means.join(messages(seen.run), on="rank", validate="m:1")
     share = number(means.select(unsplit_ns.mean()).item()) / seen.step_ns
-    if share < seen.limits.max_unseen_share:
+    if share < limits.max_unseen_share:
         return None
     why = (
         f"{text(share, Unit.SHARE)} of the mean step is exposed communication whose waiting cannot "
@@ -343,16 +286,22 @@ def _unseen(seen: _Seen) -> Finding | None:
     return skipped(DETECTOR, why)
 
 
-def _clear(seen: _Seen, found: pl.DataFrame) -> Finding:
+def _clear(seen: Seen, found: pl.DataFrame, limits: Limits) -> Finding:
     top = number(found["measured"].max()) if found.height else 0.0
     return finding(
         DETECTOR,
         Status.CLEAR,
         measured=Quantity(top, Unit.SHARE),
-        limit=Quantity(seen.limits.min_step_share, Unit.SHARE),
-        confidence=Confidence(Level.MEDIUM, "ranks compared without aligned clocks"),
+        limit=Quantity(limits.min_step_share, Unit.SHARE),
+        confidence=_clear_confidence(seen),
         evidence=(by_rank(seen.usable, seen.late),),
     )
+
+
+def _clear_confidence(seen: Seen) -> Confidence:
+    if seen.usable["entered_ns"].is_null().any():
+        return Confidence(Level.MEDIUM, "ranks compared without a common clock")
+    return Confidence(Level.HIGH, "ranks compared by two estimators on a common clock")
 
 
 DETECTOR = Detector(

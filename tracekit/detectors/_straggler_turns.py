@@ -1,0 +1,112 @@
+"""Ranks that take turns at making the others wait."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracekit.derive.averages import breakdowns
+from tracekit.derive.savings import saving
+from tracekit.detectors import Detector, finding, number
+from tracekit.detectors._straggler_causes import explained
+from tracekit.detectors._straggler_seen import ASSUMES, Seen
+from tracekit.detectors._straggler_tables import by_rank, parts_of_lateness, work_by_class
+from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Status
+from tracekit.units import Quantity, Unit
+
+MIN_LEADER_SHARE = 0.5
+"""Who leads a step causes half of the waiting in it."""
+MIN_TURNS = 3
+"""Fewer steps than this with another leader each are chance."""
+MIN_PAUSE_NS = 10_000_000
+"""A host that is gone for so long, outside of any operator, is paused."""
+
+
+def in_turns(
+    detector: Detector, seen: Seen, *, min_step_share: float, min_steps_share: float
+) -> Finding | None:
+    """Ranks take turns: in most steps one culprit causes most of the waiting, and not the same.
+
+    Args:
+        detector: whose finding it is.
+        seen: what is looked at.
+        min_step_share: a turn costs the others this share of a step.
+        min_steps_share: so many of the steps have a leader.
+    """
+    leaders = (
+        seen.calls.group_by("step", "culprit")
+        .agg(pl.col("caused_ns", "victim_ns", "gain_ns", "error_ns").sum())
+        .sort("step", "culprit")
+        .filter(
+            (pl.col("caused_ns") >= MIN_LEADER_SHARE * pl.col("caused_ns").sum().over("step"))
+            & (pl.col("victim_ns") >= min_step_share * seen.step_ns)
+        )
+    )
+    ranks = seen.late.join(leaders.select("culprit"), on="culprit", how="semi")["rank"]
+    n_least = max(MIN_TURNS, min_steps_share * seen.n_steps)
+    if leaders["culprit"].n_unique() < 2 or leaders.height < n_least or len(seen.run.ranks) < 3:
+        return None
+    low_ns = number((leaders["gain_ns"] - leaders["error_ns"]).sum()) / seen.n_steps
+    wait_ns = number(leaders["victim_ns"].sum()) / seen.n_steps
+    high_ns = wait_ns + _uncovered_in_turns_ns(seen, leaders)
+    why = seen.why(_in_main_group(seen.late.join(leaders, on=["step", "culprit"], how="semi")))
+    cause, reason = explained(seen.run, why)
+    a_turn_ns = number(why.parts["extra_ns"].max()) * seen.n_steps / leaders.height
+    if cause is Cause.HOST_OTHER and a_turn_ns >= MIN_PAUSE_NS:
+        cause = Cause.HOST_PAUSE
+    level = Level.LOW if cause is Cause.UNKNOWN else Level.MEDIUM
+    return finding(
+        detector,
+        Status.FOUND,
+        subject="rotating",
+        title="Ranks take turns at making the others wait",
+        cause=cause,
+        ranks=tuple(ranks.unique().sort()),
+        steps=tuple(leaders["step"].unique().sort()),
+        measured=Quantity(min(wait_ns / seen.step_ns, 1.0), Unit.SHARE),
+        limit=Quantity(min_step_share, Unit.SHARE),
+        confidence=Confidence(level, f"another rank leads in each of {leaders.height} steps"),
+        saving=saving(low_ns, high_ns, seen.step_ns, seen.means.height, ASSUMES),
+        evidence=(
+            by_rank(seen.usable, seen.late),
+            parts_of_lateness(why),
+            _leaders(leaders),
+            *work_by_class(why),
+        ),
+        why=f"where a rank leads, {reason}",
+    )
+
+
+def _in_main_group(late: pl.DataFrame) -> pl.DataFrame:
+    """Late arrivals in the group that holds most of the lateness."""
+    totals = late.group_by("group").agg(pl.col("late_ns").sum())
+    main = totals.sort("late_ns", "group", descending=[True, False]).head(1)
+    return late.join(main.select("group"), on="group", how="semi")
+
+
+def _leaders(leaders: pl.DataFrame) -> Evidence:
+    """Who led each step, and what it cost the others."""
+    return Evidence(
+        title="Who led each step",
+        columns=(
+            Column("step"),
+            Column("rank"),
+            Column("others' exposed waiting, median victim", Unit.NS),
+        ),
+        rows=tuple(leaders.select("step", "culprit", "victim_ns").iter_rows()),
+    )
+
+
+def _uncovered_in_turns_ns(seen: Seen, leaders: pl.DataFrame) -> float:
+    """Transfers a step that lie bare on others and under compute on the rank that leads it."""
+    transfers = (
+        breakdowns(seen.run)
+        .filter("is_averaged")
+        .select("rank", "step", "exposed_transfer_ns")
+        .join(leaders.select("step", "culprit").unique("step"), on="step", validate="m:1")
+    )
+    is_leader = pl.col("rank") == pl.col("culprit")
+    transfer_ns = pl.col("exposed_transfer_ns")
+    bare = transfers.group_by("step").agg(
+        bare_ns=transfer_ns.filter(~is_leader).median() - transfer_ns.filter(is_leader).median()
+    )
+    return number(bare["bare_ns"].clip(0).sum()) / seen.n_steps
