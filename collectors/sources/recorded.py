@@ -68,10 +68,15 @@ class WindowFolder:
 
     @property
     def raw(self) -> tuple[Path, ...]:
-        """Traces that are not converted yet, by rank; those that a kill cut off among them."""
+        """Traces that are not converted yet or are kept, by rank; those cut off by a kill too."""
         whole = {_rank_of(path): path for path in (self.folder / RAW).glob("rank=??????.json")}
         cut = {_rank_of(path): path for path in (self.folder / RAW).glob("rank=??????.json.tmp*")}
         return tuple(path for _, path in sorted((cut | whole).items()))
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """Ranks that are not converted yet."""
+        return tuple(_rank_of(path) for path in self.raw if not _is_converted(self, path))
 
 
 def is_recording(folder: Path) -> bool:

@@ -45,7 +45,7 @@ def line(
 
 @pytest.fixture
 def write(tmp_path):
-    """Write a rank of an attempt: its steps, and that it began."""
+    """Write a rank of an attempt: its steps, null where it keeps no summary, and that it began."""
 
     def rank(number, lines, *, attempt=0, world_size=None, end="\n"):
         folder = tmp_path / f"attempt={attempt}"
@@ -55,8 +55,8 @@ def write(tmp_path):
         claim = folder / f"ranks/rank={number:06d}.json"
         claim.write_text(json.dumps(facts) if facts else "", "utf-8")
         path = folder / f"steps/rank={number:06d}.jsonl"
-        if lines:
-            path.write_text("\n".join(lines) + end, "utf-8")
+        if lines is not None:
+            path.write_text("\n".join(lines) + end if lines else "", "utf-8")
         return path
 
     return rank
@@ -200,6 +200,17 @@ def test_a_rank_without_a_line_is_shown(write, tmp_path):
     assert rows(done)[1][4] == "no step has ended"
 
 
+def test_ranks_that_keep_no_summary_are_not_said_to_be_in_their_first_step(write, tmp_path):
+    write(0, [line(5)])
+    write(1, None)
+    write(2, [])
+    done = watch(tmp_path)
+    assert "Ranks on which no step has ended: 1" in done.stdout
+    without = "Ranks that keep no summary of steps, as under trace_handler or with summary=False: 1"
+    assert without in done.stdout
+    assert rows(done)[1][4] == "-"
+
+
 def test_damaged_lines_are_passed_over(write, following):
     write(0, [line(0), "\x00\x00", "[1]", "{}"])
     assert following.read().ranks[0].step == 0
@@ -232,6 +243,18 @@ def test_a_folder_without_a_recording_is_an_error_with_a_hint(tmp_path, folder):
     assert done.exit_code == 3
     assert "no job has recorded itself here" in done.stderr
     assert "Hint: Give the folder" in done.stderr
+
+
+def test_the_folders_of_jobs_above_and_below_are_named(write, tmp_path):
+    write(0, [line(5)])
+    inside = watch(tmp_path / "attempt=0")
+    assert f"Hint: Give the folder above it: {tmp_path}" in inside.stderr
+    (tmp_path / "attempt=0").rename(tmp_path / "moved")
+    job = tmp_path / "runs/my-job/attempt=0"
+    job.parent.mkdir(parents=True)
+    (tmp_path / "moved").rename(job)
+    above = watch(tmp_path / "runs")
+    assert f"Hint: Jobs below: {job.parent}" in above.stderr
 
 
 def test_names_are_printed_as_they_are(write, tmp_path):

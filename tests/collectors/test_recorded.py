@@ -207,6 +207,15 @@ def test_one_rank_is_converted_and_the_rest_is_said_to_wait(recording):
     assert tracekit.convert(recording).ranks == (0, 1)
 
 
+def test_a_trace_that_is_kept_waits_until_it_is_converted(recording):
+    (window,) = windows(recording)
+    assert window.waiting == (0, 1)
+    finished(window, rank=1, keeps_raw=True)
+    assert window.waiting == (0,)
+    finished(window, keeps_raw=True)
+    assert (window.waiting, len(window.raw)) == ((), 2)
+
+
 def test_a_folder_of_a_job_that_recorded_nothing_says_so(tmp_path):
     (tmp_path / "attempt=0/ranks").mkdir(parents=True)
     (tmp_path / "attempt=0/job.json").write_text("{}")
