@@ -137,7 +137,9 @@ def finished(
         with _alone(window, _rank_of(path)):
             if not path.exists() or _is_converted(window, path):
                 continue  # by the one who was at it
-            outcome = _converted(window, path, job, keeps_raw=keeps_raw)
+            # One that is there after its conversion, by another version, was to be kept.
+            is_kept = keeps_raw or _capture_of(window, path) is not None
+            outcome = _converted(window, path, job, keeps_raw=is_kept)
         if isinstance(outcome, TracekitError):
             failures.append(outcome)
         elif on_capture is not None:
@@ -214,13 +216,19 @@ def _converted(
 
 def _is_converted(window: WindowFolder, path: Path) -> bool:
     """Whether a trace that was kept has been converted, by this version."""
+    capture = _capture_of(window, path)
+    return capture is not None and capture.code == COLLECTOR.code()
+
+
+def _capture_of(window: WindowFolder, path: Path) -> Capture | None:
+    """What a conversion of this very trace has found, by any version."""
     try:
         capture = read_json(capture_path(window.folder, _rank_of(path)), Capture)
         stat = path.stat()
     except (InputError, OSError):
-        return False
+        return None
     source = (capture.source.size_bytes, capture.source.modified_ns)
-    return source == (stat.st_size, stat.st_mtime_ns) and capture.code == COLLECTOR.code()
+    return capture if source == (stat.st_size, stat.st_mtime_ns) else None
 
 
 def _run(window: WindowFolder, job: Job, failures: list[TracekitError]) -> Run:

@@ -216,6 +216,17 @@ def test_a_trace_that_is_kept_waits_until_it_is_converted(recording):
     assert (window.waiting, len(window.raw)) == ((), 2)
 
 
+def test_a_trace_that_was_kept_is_kept_when_another_version_converts_it(recording):
+    (window,) = windows(recording)
+    kept = window.raw
+    finished(window, keeps_raw=True)
+    for path in (window.folder / "captures").glob("*.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"code": "another version"}))
+    assert window.waiting == (0, 1)
+    finished(window)
+    assert (window.waiting, window.raw) == ((), kept)
+
+
 def test_a_folder_of_a_job_that_recorded_nothing_says_so(tmp_path):
     (tmp_path / "attempt=0/ranks").mkdir(parents=True)
     (tmp_path / "attempt=0/job.json").write_text("{}")
