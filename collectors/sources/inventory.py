@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|worker)[-_. ]?0*(\d+)", re.IGNORECASE)
+_PROCESS_IN_NAME = re.compile(r"(.+_\d+)\.\d{10,}\.pt\.trace\.json")
+"""Host and process, and then the time, as torch's tensorboard_trace_handler names each window."""
 _SIDECAR = ".tracekit.json"
 MAX_DIGITS = 6
 """No job has a million ranks."""
@@ -195,11 +197,18 @@ def _without_copies(candidates: list[Candidate]) -> tuple[list[Candidate], list[
 
 
 def _ranked(candidates: list[Candidate]) -> tuple[list[Candidate], list[str]]:
-    """Files whose rank is known. A single file without one is rank 0; several are an error."""
+    """Files whose rank is known. Without one, those of a single process are rank 0.
+
+    Raises:
+        InputError: there are several without one.
+    """
     known = [candidate for candidate in candidates if candidate.rank is not None]
     unknown = [candidate for candidate in candidates if candidate.rank is None]
     if not known and len(unknown) == 1:
         return [replace(unknown[0], rank=0, rank_source="the only file: taken as rank 0")], []
+    if not known and len({_process(candidate.path) for candidate in unknown}) == 1:
+        source = "the only process: taken as rank 0"
+        return [replace(each, rank=0, rank_source=source) for each in unknown], []
     if not known:
         names = ", ".join(candidate.path.name for candidate in unknown[:3])
         raise InputError(
@@ -208,6 +217,12 @@ def _ranked(candidates: list[Candidate]) -> tuple[list[Candidate], list[str]]:
         )
     notes = [f"{candidate.path}: says no rank (see {RANK_FROM_EXAMPLE})" for candidate in unknown]
     return known, notes
+
+
+def _process(path: Path) -> str:
+    """What tells the process of a trace, by its name; the path where that does not."""
+    named = _PROCESS_IN_NAME.match(path.name)
+    return named[1] if named else str(path)
 
 
 def _by_key(candidates: list[Candidate]) -> list[list[Candidate]]:

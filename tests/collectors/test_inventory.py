@@ -121,6 +121,21 @@ def test_several_files_without_a_rank_are_an_error_with_an_example(put, found):
     assert "--rank-from 'trace_" in error.value.hint
 
 
+def test_windows_of_one_process_without_a_rank_are_runs_of_rank_0(put, found):
+    put("host_4711.1796072822235145408.pt.trace.json", second=0, n=1)
+    put("host_4711.1796072825237752172.pt.trace.json.gz", second=3, n=2)
+    runs = found().runs
+    assert [ranks(run) for run in runs] == [[0], [0]]
+    assert runs[0].files[0].rank_source == "the only process: taken as rank 0"
+
+
+def test_traces_of_two_processes_without_a_rank_are_an_error(put, found):
+    put("host_4711.1796072822235145408.pt.trace.json", n=1)
+    put("host_4712.1796072822235145409.pt.trace.json", n=2)
+    with pytest.raises(InputError, match="none says its rank"):
+        found()
+
+
 def test_a_file_without_a_rank_among_others_is_left_out_and_named(put, found):
     put("rank0.json", 0)
     put("b.json")
