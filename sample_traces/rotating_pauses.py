@@ -21,8 +21,12 @@ def build(folder: Path, seed: int, severity: float) -> Truth:
     steps = recorded(job, folder)
     if not severity:
         return Truth()
-    turns = Planted(id="straggler-rank", cause=Cause.UNKNOWN, saving_ns=steps.saving_ns)
-    return Truth(findings=(turns,))
+    found = ("straggler-rank", "host-pause")
+    return Truth(
+        findings=tuple(
+            Planted(id=name, cause=Cause.HOST_PAUSE, saving_ns=steps.saving_ns) for name in found
+        )
+    )
 
 
 SCENARIO = Scenario(id="rotating-pauses", title="Ranks pause in turn", build=build)

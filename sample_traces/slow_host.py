@@ -30,7 +30,7 @@ def build(folder: Path, seed: int, severity: float) -> Truth:
     if not severity:
         return Truth()
     idle = Planted(id="idle-gpu", cause=Cause.LAUNCH_OVERHEAD, ranks=(RANK,))
-    return Truth(findings=(*late(RANK, Cause.SLOW_HOST, saving_ns).findings, idle))
+    return Truth(findings=(*late(RANK, Cause.SLOW_HOST, saving_ns, "slow-host").findings, idle))
 
 
 SCENARIO = Scenario(id="slow-host", title="One host launches slowly", build=build)

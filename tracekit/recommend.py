@@ -43,6 +43,44 @@ ADVICE: dict[Cause, Recommendation] = {
         "spread experts, tables or layers by measured time.",
         Change.CODE,
     ),
+    Cause.SEQUENCE_LENGTH_IMBALANCE: Recommendation(
+        "Balance the sum of squared lengths over ranks, not samples or tokens: pack by cost within "
+        "each global batch, and split the longest sequences (context parallelism).",
+        Change.CHANGES_TRAINING,
+        ("c.samples(lengths=[...])  # tells tracekit, so that the next report is sure",),
+    ),
+    Cause.EXPERT_IMBALANCE: Recommendation(
+        "Balance the experts: an auxiliary loss or a routing bias, a capacity limit, hot experts "
+        "replicated or placed with cold ones.",
+        Change.CHANGES_TRAINING,
+    ),
+    Cause.MODALITY_IMBALANCE: Recommendation(
+        "Spread the encoder's work over all ranks: reorder samples within the global batch so that "
+        "each rank gets the same cost of every modality, or run the encoder on ranks of its own.",
+        Change.CODE,
+    ),
+    Cause.STAGE_IMBALANCE: Recommendation(
+        "Move layers away from the longest stage; give the first and last stages fewer, for their "
+        "embedding and head.",
+        Change.SETTING,
+        ("Megatron-LM: --decoder-last-pipeline-num-layers N",),
+    ),
+    Cause.MICROBATCH_IMBALANCE: Recommendation(
+        "Make micro-batches equally long: sort samples of the global batch into micro-batches of "
+        "the same cost, the longest first.",
+        Change.CODE,
+    ),
+    Cause.HETEROGENEOUS_DEVICE: Recommendation(
+        "Give each rank a share of the batch in proportion to its speed (the table names it), or "
+        "put GPUs of one model into one job.",
+        Change.CODE,
+    ),
+    Cause.HOST_PAUSE: Recommendation(
+        "Garbage collection of Python is likely. Confirm it: record with tracekit.collect, which "
+        "marks collections, or watch gc.callbacks; then collect on all ranks in the same step.",
+        Change.CODE,
+        ("gc.disable(); gc.collect(1)  # every n steps, on every rank", "py-spy dump --pid PID"),
+    ),
     Cause.INPUT_PIPELINE: Recommendation(
         "Load ahead of the step: more workers, prefetching, pinned memory; move decoding off the "
         "training process.",

@@ -20,14 +20,24 @@ Schedule = Literal["gpipe", "1f1b", "interleaved"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """What goes wrong, by rank (and step); nothing does by default."""
+    """What goes wrong, by rank (and step); nothing does by default.
+
+    `attention_factor` and `encoder_factor` are those of a rank in a step, `micro_batch_factor` that
+    of a micro-batch on all ranks. In layer l the experts of the l-th rank of their group get
+    `hot_expert_factor` times the tokens, and the others less, so that all get as many as before.
+    """
 
     compute_factor: dict[int, float] = field(default_factory=dict)
     extra_kernels: dict[int, int] = field(default_factory=dict)
     expert_factor: dict[int, float] = field(default_factory=dict)
+    hot_expert_factor: float = 1.0
+    attention_factor: dict[tuple[int, int], float] = field(default_factory=dict)
+    encoder_factor: dict[tuple[int, int], float] = field(default_factory=dict)
+    micro_batch_factor: dict[int, float] = field(default_factory=dict)
     call_factor: dict[int, float] = field(default_factory=dict)
     loader_ns: dict[tuple[int, int], int] = field(default_factory=dict)
     pause_ns: dict[tuple[int, int], int] = field(default_factory=dict)
+    collection_ns: dict[tuple[int, int], int] = field(default_factory=dict)
     allocation_ns: dict[tuple[int, int], int] = field(default_factory=dict)
     is_freeing: bool = False
     is_serialized: bool = False
@@ -61,8 +71,9 @@ class Job:
     Each layer runs `n_pieces` times four kernels, whose nominal durations have a spread of
     `kernel_spread` around those of their operator (of ln; the same on all ranks); with the shares
     of the operators that makes 1.35, as on H100 and A100. With `n_ep` expert ranks a layer sends
-    tokens to experts and back. `loader` null reads in the training thread, for `loader_ns`. A graph
-    launches a whole layer by one call.
+    tokens to experts and back. An encoder of another modality runs before the first layer, for
+    `encoder_ns`, forward and twice that backward. `loader` null reads in the training thread, for
+    `loader_ns`. A graph launches a whole layer by one call.
     """
 
     n_dp: int = 4
@@ -79,6 +90,7 @@ class Job:
     backward_ns: int = 2_000_000
     n_pieces: int = 1
     kernel_spread: float = 1.0
+    encoder_ns: int = 0
     expert_ns: int = 400_000
     exchange_ns: int = 120_000
     optimizer_ns: int = 600_000

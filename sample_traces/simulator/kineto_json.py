@@ -37,11 +37,15 @@ _KERNELS |= {"reduce_scatter": "ReduceScatter_Sum_bf16_RING_LL", "broadcast": "B
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """How the job is recorded: clocks of hosts, what the profiler writes, when it starts."""
+    """How the job is recorded: clocks of hosts, what the profiler writes, when it starts.
+
+    `gpu_models` are those of ranks with another one than `gpu_model`.
+    """
 
     world_size: int
     groups: tuple[Group, ...]
     gpu_model: str = "NVIDIA H100 80GB HBM3"
+    gpu_models: dict[int, str] = field(default_factory=dict)
     n_sms: int = 132
     offset_ns: dict[int, int] = field(default_factory=dict)
     drift_ppm: dict[int, float] = field(default_factory=dict)
@@ -56,7 +60,7 @@ def write_kineto(events: dict[int, list[Event]], folder: Path, recording: Record
         happened = [event for event in everything if event.thread < PROCESS]
         trace = {
             "schemaVersion": 1,
-            "deviceProperties": _devices(recording),
+            "deviceProperties": _devices(rank, recording),
             "distributedInfo": _distributed(rank, recording),
             **dict.fromkeys(recording.flags, 1),
             "displayTimeUnit": "ms",
@@ -67,11 +71,11 @@ def write_kineto(events: dict[int, list[Event]], folder: Path, recording: Record
         (folder / f"rank{rank}.json").write_text(json.dumps(trace, indent=1))
 
 
-def _devices(recording: Recording) -> list[dict[str, Any]]:
+def _devices(rank: int, recording: Recording) -> list[dict[str, Any]]:
     return [
         {
             "id": 0,
-            "name": recording.gpu_model,
+            "name": recording.gpu_models.get(rank, recording.gpu_model),
             "numSms": recording.n_sms,
             "totalGlobalMem": 80 << 30,
         }

@@ -29,15 +29,21 @@ _PARTS = (
 """Operator, kernel and share of the layer: attention, two matrix products, what lies between."""
 
 
-def layer(job: Job, rank: int, random: Random, phase: str, dur_ns: int) -> list[Operation]:
-    """Operations of one layer, forward or backward, that runs for `dur_ns` on a healthy device."""
+def layer(
+    job: Job, rank: int, random: Random, phase: str, dur_ns: float, attention_factor: float = 1.0
+) -> list[Operation]:
+    """Operations of one layer, forward or backward, that runs for `dur_ns` on a healthy device.
+
+    Its attention takes `attention_factor` times as long.
+    """
     factor = job.faults.compute_factor.get(rank, 1.0)
     n_more = job.faults.extra_kernels.get(rank, 0)
     launched: list[tuple[str, Kernel]] = []
     for operator, name, share in (*_pieces(job, phase), *(_PARTS[1],) * n_more):
+        longer = factor * (attention_factor if name == _PARTS[0][1] else 1.0)
         kernel = Kernel(
             name=name.format(phase),
-            dur_ns=job.noise.kernel_ns(random, dur_ns * share * factor),
+            dur_ns=job.noise.kernel_ns(random, dur_ns * share * longer),
             call_ns=job.host_call_ns(rank, random),
         )
         launched.append((operator, kernel))
@@ -53,6 +59,19 @@ def layer(job: Job, rank: int, random: Random, phase: str, dur_ns: int) -> list[
             operations.append(HostWork(dur_ns=job.noise.call_ns(random, operator_ns)))
         operations += [kernel, End()]
     return operations
+
+
+def encoder(job: Job, rank: int, random: Random, phase: str, dur_ns: float) -> list[Operation]:
+    """Operations of an encoder of images, which a trace shows as a span of its own."""
+    operations: list[Operation] = [Begin(name="vision_encoder", category="annotation")]
+    for operator, name, share in _PARTS:
+        kernel = Kernel(
+            name=name.format(f"encoder_{phase}"),
+            dur_ns=job.noise.kernel_ns(random, dur_ns * share),
+            call_ns=job.host_call_ns(rank, random),
+        )
+        operations += [Begin(name=operator), kernel, End()]
+    return [*operations, End()]
 
 
 @cache

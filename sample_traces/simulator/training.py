@@ -10,7 +10,7 @@ import random
 from typing import TYPE_CHECKING
 
 from tracekit.sample_traces.simulator.job import groups
-from tracekit.sample_traces.simulator.layers import layer
+from tracekit.sample_traces.simulator.layers import encoder, layer
 from tracekit.sample_traces.simulator.loader import feeding, next_batch
 from tracekit.sample_traces.simulator.operations import (
     Await,
@@ -72,10 +72,14 @@ class _Rank:
         pause_ns = faults.pause_ns.get((self.rank, step), 0)
         if pause_ns:
             self.main.append(HostWork(dur_ns=pause_ns))
+        collection_ns = faults.collection_ns.get((self.rank, step), 0)
+        if collection_ns:
+            name = "tracekit.gc generation 2"
+            self.main.append(HostWork(dur_ns=collection_ns, name=name, category="annotation"))
         self._allocate(faults.allocation_ns.get((self.rank, step), 0))
         for turn in turns(job, self.pp):
             if turn.is_forward:
-                self._forward(turn)
+                self._forward(step, turn)
             else:
                 self._backward(step, turn)
         self._optimize()
@@ -101,12 +105,14 @@ class _Rank:
         if dur_ns:
             self.main.append(HostWork(dur_ns=dur_ns, name="cudaMalloc", category="runtime"))
 
-    def _forward(self, turn: Turn) -> None:
+    def _forward(self, step: int, turn: Turn) -> None:
         place = self.pp + self.job.n_pp * turn.chunk
         if place > 0:
             self._message(self.main, place - 1, is_forward=True, is_send=False)
-        for _ in range(self._n_layers()):
-            self._layer(self.main, "forward", self.job.forward_ns)
+        if place == 0:
+            self._encode(self.main, "forward", step)
+        for number in range(self._n_layers()):
+            self._layer(self.main, "forward", step, turn, number)
         if place + 1 < self.job.n_pp * self.job.n_chunks:
             self._message(self.main, place + 1, is_forward=True, is_send=True)
 
@@ -124,27 +130,42 @@ class _Rank:
         name = "autograd::engine::evaluate_function: LinearBackward"
         for number in reversed(range(n_layers)):
             self.autograd.append(Begin(name=name))
-            self._layer(self.autograd, "backward", job.backward_ns)
+            self._layer(self.autograd, "backward", step, turn, number)
             self.autograd.append(End())
             if turn.micro_batch == job.n_micro_batches - 1 and number % per_bucket == 0:
                 self._gradient_reduce()
-        if place > 0:
+        if place == 0:
+            self._encode(self.autograd, "backward", step)
+        else:
             self._message(self.autograd, place - 1, is_forward=False, is_send=True)
         self.autograd.append(Signal(f"done {token}"))
 
-    def _layer(self, thread: list[Operation], phase: str, dur_ns: int) -> None:
-        thread += layer(self.job, self.rank, self.random, phase, dur_ns)
-        self._reduce(thread, f"tp{self.dp}.{self.pp}", TENSOR_COMM, self.job.tensor_ns)
-        self._experts(thread, phase)
+    def _layer(
+        self, thread: list[Operation], phase: str, step: int, turn: Turn, number: int
+    ) -> None:
+        job, faults = self.job, self.job.faults
+        dur_ns = job.forward_ns if phase == "forward" else job.backward_ns
+        factor = faults.micro_batch_factor.get(turn.micro_batch, 1.0)
+        longer = faults.attention_factor.get((self.rank, step), 1.0)
+        thread += layer(job, self.rank, self.random, phase, dur_ns * factor, longer)
+        self._reduce(thread, f"tp{self.dp}.{self.pp}", TENSOR_COMM, job.tensor_ns)
+        self._experts(thread, phase, number)
 
-    def _experts(self, thread: list[Operation], phase: str) -> None:
+    def _encode(self, thread: list[Operation], phase: str, step: int) -> None:
+        """Images go through an encoder before the first layer, and gradients after it."""
+        if self.job.encoder_ns:
+            factor = self.job.faults.encoder_factor.get((self.rank, step), 1.0)
+            dur_ns = self.job.encoder_ns * factor * (1 if phase == "forward" else 2)
+            thread += encoder(self.job, self.rank, self.random, phase, dur_ns)
+
+    def _experts(self, thread: list[Operation], phase: str, number: int) -> None:
         """Tokens go to the ranks of their experts, are worked on there, and come back."""
         name = f"ep{self.dp // self.job.n_ep}.{self.tp}.{self.pp}"
         if name not in self.groups:
             return
         exchange_ns = self.job.exchange_ns
         self._reduce(thread, name, EXPERT_COMM, exchange_ns, operation="all_to_all")
-        factor = self.job.faults.expert_factor.get(self.rank, 1.0)
+        factor = self.job.faults.expert_factor.get(self.rank, 1.0) * self._tokens(number)
         times = 1 if phase == "forward" else 2
         dur_ns = self._kernel_ns(self.job.expert_ns * factor * times)
         thread += [
@@ -153,6 +174,11 @@ class _Rank:
             End(),
         ]
         self._reduce(thread, name, EXPERT_COMM, exchange_ns, operation="all_to_all")
+
+    def _tokens(self, number: int) -> float:
+        """Share of the tokens of a layer that this rank's experts get, of an even one."""
+        hot, n_ep = self.job.faults.hot_expert_factor, self.job.n_ep
+        return hot if self.dp % n_ep == number % n_ep else (n_ep - hot) / (n_ep - 1)
 
     def _gradient_reduce(self) -> None:
         group = self.groups.get(f"dp{self.tp}.{self.pp}")

@@ -12,7 +12,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
         INPUT_PIPELINE,
         r"(?i)dataloader.*__next__|dataloader_next|enumerate\(dataloader|data_?load|next_batch",
     ),
-    (COLLECTION, r"(?i)^(?:python )?gc\b|garbage"),
+    (COLLECTION, r"(?i)^(?:python )?gc\b|^tracekit\.gc\b|garbage"),
     (CHECKPOINT, r"(?i)checkpoint.*(?:save|write)|torch\.save|save_checkpoint"),
     (
         COMPILATION,

@@ -13,7 +13,7 @@ import polars as pl
 
 from tracekit.derive.activity import COMPUTE, activity
 from tracekit.derive.averages import compared_devices
-from tracekit.derive.cached import cached
+from tracekit.derive.cached import cached, remembered
 from tracekit.derive.samples import squared_lengths
 from tracekit.derive.steps import windows
 from tracekit.schema.table import DEVICE, I64, NAME, TEXT, Column, Table
@@ -42,17 +42,11 @@ def kernel_totals(run: Run, rank: int) -> pl.LazyFrame:
     return cached(run, KERNEL_TOTALS, lambda: _totals(run, rank), rank)
 
 
-def differences(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
-    """How each rank's compute differs from the median rank, in ns a step: slower, or more of it.
-
-    Returns:
-        `rank`, `slower_ns` (same kernels, longer than the median rank's mean), `more_ns` (more,
-        fewer or other kernels than the median rank's, or the same on longer samples), `kind` (kind
-        that differs most); sorted by rank. Both are Float64, whole ns (sums of doubles depend on
-        their order), maybe negative.
-    """
+@remembered
+def same_kernels(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
+    """Kernels of each rank over some steps: `rank`, name, kind, work, `n_kernels`, `total_ns`."""
     devices = compared_devices(run)
-    rows = pl.concat(
+    return pl.concat(
         [
             kernel_totals(run, rank)
             .filter(pl.col("step").is_in(list(steps)) & pl.col("device").is_in(devices[rank]))
@@ -62,6 +56,19 @@ def differences(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
             for rank in run.ranks
         ]
     ).collect()
+
+
+@remembered
+def differences(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
+    """How each rank's compute differs from the median rank, in ns a step: slower, or more of it.
+
+    Returns:
+        `rank`, `slower_ns` (same kernels, longer than the median rank's mean), `more_ns` (more,
+        fewer or other kernels than the median rank's, or the same on longer samples), `kind` (kind
+        that differs most); sorted by rank. Both are Float64, whole ns (sums of doubles depend on
+        their order), maybe negative.
+    """
+    rows = same_kernels(run, steps)
     kernels = rows.select(_SAME).unique()
     grid = kernels.join(pl.DataFrame({"rank": list(run.ranks)}), how="cross").join(
         rows, on=["rank", *_SAME], how="left", nulls_equal=True, validate="1:1"

@@ -1,22 +1,25 @@
 """Ranks compute for different times in the same step, and the fast ones wait for the slow.
 
 What it measures:
-    Compute time of each rank in the averaged steps, and how far the longest exceeds the mean.
+    Compute time of each rank in every averaged step, and how far the longest exceeds the mean of
+    the ranks with the same layers (a stage of a pipeline). Which rank that is may change.
 
 Formula:
-    C_r = mean over averaged steps of the union of compute kernels of rank r.
-    waste = 1 − mean C / max C (LI = max / mean).
+    C_r = union of compute kernels of rank r in a step.
+    waste = 1 − Σ mean C / Σ max C over averaged steps (LI = max / mean), of the stage that wastes
+    most.
 
 Threshold:
-    Found when waste is at least `max_waste_share` and (max C − mean C) is at least `min_step_share`
-    of a step. Ranks whose windows hold different work are not compared.
+    Found when waste is at least `max_waste_share` and the mean of (max C − mean C) is at least
+    `min_step_share` of a step. Ranks whose windows hold different work are not compared, and
+    neither are stages with each other (`stage-imbalance`).
 
 Evidence:
     Compute by rank; for the longest rank what differs: the same kernels slower, or more of them.
 
 What-if saving:
-    High: every rank takes the mean. Low: the same, as far as ranks are seen to wait for it
-    (their mean exposed waiting).
+    High: the longest rank of each step takes the median. Low: it takes the mean, as far as ranks
+    are seen to wait for it (their mean exposed waiting).
 
 Recommendation:
     Balance work by cost, not by count, where kernels differ in number or size; look at clocks and
@@ -33,19 +36,18 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from tracekit.derive.averages import Averages, averages, mean_steps
-from tracekit.derive.causes import cause_of_slowness
+from tracekit.derive.averages import Averages, averages, breakdowns, mean_steps
 from tracekit.derive.kernel_totals import differences
 from tracekit.derive.savings import saving
+from tracekit.derive.stages import stages
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
+from tracekit.detectors._imbalance import cause_of_unevenness
 from tracekit.findings import (
-    Cause,
     Column,
     Confidence,
     Evidence,
     Finding,
     Level,
-    Saving,
     Scope,
     Status,
 )
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
     from tracekit.store import Run
 
 SUBJECT = "compute"
+MIN_STEPS_SHARE = 0.6
+"""A rank among the longest in fewer steps takes turns with others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,53 +78,87 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         mean_steps(run)
         .group_by("rank")
         .agg(pl.col("compute_ns", "exposed_waiting_ns", "dur_ns").mean(), n_devices=pl.len())
+        .join(stages(run).select("rank", "stage"), on="rank", validate="1:1")
         .sort("rank")
     )
     why = _why_not(means, is_comparable=chosen.is_comparable)
     if why:
         return (skipped(DETECTOR, why),)
-    mean_ns, max_ns = number(means["compute_ns"].mean()), number(means["compute_ns"].max())
+    steps = _by_step(run)
+    top = (
+        steps.group_by("stage")
+        .agg(pl.col("mean_ns", "median_ns", "max_ns").mean())
+        .sort(pl.col("max_ns") - pl.col("mean_ns"), "stage", descending=[True, False])
+        .row(0, named=True)
+    )
+    own = means.filter(stage=top["stage"])
     kernels = differences(run, chosen.steps)
-    waste_share = 1 - mean_ns / max_ns
+    excess_ns, step_ns = top["max_ns"] - top["mean_ns"], number(means["dur_ns"].mean())
+    waste_share = excess_ns / top["max_ns"]
     shares: dict[str, Any] = {
         "subject": SUBJECT,
         "measured": Quantity(waste_share, Unit.SHARE),
         "limit": Quantity(limits.max_waste_share, Unit.SHARE),
-        "evidence": (_by_rank(means, kernels),),
+        "evidence": (_by_rank(own, kernels),),
         "confidence": _confidence(chosen),
     }
-    is_small = max_ns - mean_ns < limits.min_step_share * number(means["dur_ns"].mean())
-    if waste_share < limits.max_waste_share or is_small:
+    if waste_share < limits.max_waste_share or excess_ns < limits.min_step_share * step_ns:
         return (finding(DETECTOR, Status.CLEAR, **shares),)
-    is_slow = pl.col("compute_ns") >= (mean_ns + max_ns) / 2
-    slow = means.filter(is_slow)["rank"].to_list()
+    slow = _longest(steps.filter(stage=top["stage"]))
+    waiting_ns = number(own.filter(~pl.col("rank").is_in(slow))["exposed_waiting_ns"].mean())
+    if len(slow) == own.height:
+        waiting_ns = number(own["exposed_waiting_ns"].mean())
     return (
         finding(
             DETECTOR,
             Status.FOUND,
-            title=_title(slow, max_ns - mean_ns, mean_ns),
-            cause=_cause(run, kernels, slow),
+            title=_title(slow, excess_ns, top["mean_ns"], n_ranks=own.height),
+            cause=cause_of_unevenness(run, slow, kernels),
             ranks=tuple(slow),
             steps=chosen.steps,
-            saving=_saving(means, is_slow),
-            scope=Scope(victims=tuple(means.filter(~is_slow)["rank"])),
+            saving=saving(
+                min(excess_ns, waiting_ns),
+                top["max_ns"] - top["median_ns"],
+                step_ns,
+                int(means["n_devices"].sum()),
+                "low end: every rank computes as long as the mean rank, as far as the others are "
+                "seen to wait; high end: the longest takes the median; upper bound",
+            ),
+            scope=Scope(victims=tuple(own.filter(~pl.col("rank").is_in(slow))["rank"])),
             **shares,
         ),
     )
 
 
-def _saving(means: pl.DataFrame, is_slow: pl.Expr) -> Saving:
-    """Every rank takes the mean; for sure only as far as the others are seen to wait."""
-    excess_ns = number(means["compute_ns"].max()) - number(means["compute_ns"].mean())
-    waiting_ns = number(means.filter(~is_slow)["exposed_waiting_ns"].mean())
-    return saving(
-        min(excess_ns, waiting_ns),
-        excess_ns,
-        number(means["dur_ns"].mean()),
-        int(means["n_devices"].sum()),
-        "every rank computes as long as the mean rank; low end: as far as the others are seen to "
-        "wait; upper bound",
+def _by_step(run: Run) -> pl.DataFrame:
+    """Averaged steps of each stage: `stage`, `step`, mean, median, max compute, `longest`."""
+    compute = (
+        breakdowns(run)
+        .filter("is_averaged")
+        .with_columns(compute_ns=pl.col("exposed_compute_ns") + pl.col("overlapped_ns"))
+        .group_by("rank", "step")
+        .agg(pl.col("compute_ns").mean())
+        .join(stages(run).select("rank", "stage"), on="rank", validate="m:1")
+        .sort("rank")
     )
+    mean_ns, max_ns = pl.col("compute_ns").mean(), pl.col("compute_ns").max()
+    return (
+        compute.group_by("stage", "step")
+        .agg(
+            mean_ns=mean_ns,
+            median_ns=pl.col("compute_ns").median(),
+            max_ns=max_ns,
+            longest=pl.col("rank").filter(pl.col("compute_ns") >= (mean_ns + max_ns) / 2),
+        )
+        .sort("stage", "step")
+    )
+
+
+def _longest(steps: pl.DataFrame) -> list[int]:
+    """Ranks among the longest in most steps, else (they take turns) those so in any; sorted."""
+    counts = steps.explode("longest").group_by("longest").agg(n=pl.len())
+    mostly = counts.filter(pl.col("n") >= MIN_STEPS_SHARE * steps.height)
+    return (mostly if mostly.height else counts)["longest"].sort().to_list()
 
 
 def _confidence(chosen: Averages) -> Confidence:
@@ -140,16 +178,12 @@ def _why_not(means: pl.DataFrame, *, is_comparable: bool) -> str:
     return ""
 
 
-def _title(slow: list[int], excess_ns: float, mean_ns: float) -> str:
+def _title(slow: list[int], excess_ns: float, mean_ns: float, *, n_ranks: int) -> str:
+    longer = f"{text(excess_ns / mean_ns, Unit.SHARE)} longer than the mean rank"
+    if len(slow) == n_ranks:
+        return f"In each step another rank computes {longer}"
     who = f"Rank {slow[0]} computes" if len(slow) == 1 else f"Ranks {rank_list(slow)} compute"
-    return f"{who} {text(excess_ns / mean_ns, Unit.SHARE)} longer than the mean rank"
-
-
-def _cause(run: Run, kernels: pl.DataFrame, slow: list[int]) -> Cause:
-    """More or bigger kernels than the median rank's, or the same ones slower."""
-    own = kernels.filter(pl.col("rank").is_in(slow))
-    more, slower = number(own["more_ns"].sum()), number(own["slower_ns"].sum())
-    return Cause.DATA_IMBALANCE if more >= slower else cause_of_slowness(run)
+    return f"{who} {longer}"
 
 
 def _by_rank(means: pl.DataFrame, kernels: pl.DataFrame) -> Evidence:

@@ -1,0 +1,74 @@
+"""Compute of each rank by class of work and step, and which ranks can be compared by it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from tracekit.derive.averages import averages, compared_devices
+from tracekit.derive.cached import remembered
+from tracekit.derive.kernel_totals import kernel_totals
+from tracekit.derive.stages import stages
+from tracekit.derive.work_classes import work_class
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
+
+
+@remembered
+def work_totals(run: Run) -> pl.DataFrame:
+    """Compute in the averaged steps: `rank`, `stage`, `step`, `class`, `n_kernels`, `total_ns`.
+
+    `stage` is the rank's stage of its pipeline: ranks of one stage have the same layers, and can be
+    compared. Durations are sums over kernels. Sorted by all but the last two.
+    """
+    steps, devices = averages(run).steps, compared_devices(run)
+    rows = [
+        kernel_totals(run, rank)
+        .filter(pl.col("step").is_in(list(steps)) & pl.col("device").is_in(devices[rank]))
+        .group_by("step", work_class().alias("class"))
+        .agg(pl.col("n_kernels", "total_ns").sum())
+        .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
+        for rank in run.ranks
+    ]
+    return (
+        pl.concat(rows)
+        .collect()
+        .join(stages(run).select("rank", "stage"), on="rank", validate="m:1")
+        .select("rank", "stage", "step", "class", "n_kernels", "total_ns")
+        .sort("rank", "stage", "step", "class")
+    )
+
+
+def unevenness(totals: pl.DataFrame) -> pl.DataFrame:
+    """How unequal each class of work is over the ranks of a stage, step by step.
+
+    Args:
+        totals: rows of `work_totals`.
+
+    Returns:
+        `stage`, `step`, `class`, `mean_ns`, `median_ns`, `max_ns`, `worst` (the rank with most),
+        `n_ranks`; by stage, step and class. A rank that ran none of a class counts with 0.
+    """
+    places = totals.select("rank", "stage", "step").unique()
+    classes = totals.select("stage", "step", "class").unique()
+    every = places.join(classes, on=["stage", "step"])
+    each = every.join(
+        totals.select("rank", "step", "class", "total_ns"),
+        on=["rank", "step", "class"],
+        how="left",
+        validate="1:1",
+    ).with_columns(pl.col("total_ns").fill_null(0))
+    return (
+        each.sort("total_ns", "rank", descending=[True, False])
+        .group_by("stage", "step", "class", maintain_order=True)
+        .agg(
+            mean_ns=pl.col("total_ns").mean(),
+            median_ns=pl.col("total_ns").median(),
+            max_ns=pl.col("total_ns").first(),
+            worst=pl.col("rank").first(),
+            n_ranks=pl.len().cast(pl.Int64),
+        )
+        .sort("stage", "step", "class")
+    )

@@ -1,0 +1,124 @@
+"""What detectors of unequal work share: how unequal it is, whose it is, and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from tracekit.derive.averages import mean_steps
+from tracekit.derive.causes import cause_of_slowness
+from tracekit.derive.gpu_models import models
+from tracekit.derive.work_classes import ATTENTION, EXPERTS, LINEAR, OTHER
+from tracekit.derive.work_totals import unevenness, work_totals
+from tracekit.detectors import number
+from tracekit.findings import Cause, Column, Evidence
+from tracekit.units import Unit
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
+
+N_SHOWN = 32
+MIN_CLASS_SHARE, MAX_EVEN_SHARE = 0.7, 0.5
+"""One class of work is the cause: it holds this much of the excess, and matrix products are uneven
+by at most half as much."""
+_CAUSE_OF_CLASS = {
+    ATTENTION: Cause.SEQUENCE_LENGTH_IMBALANCE,
+    EXPERTS: Cause.EXPERT_IMBALANCE,
+}
+MIN_WORST_SHARE = 0.25
+"""A rank that is the worst in fewer steps than this takes its turn like all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imbalance:
+    """Of one class of work: how far the worst rank of each step exceeds the others.
+
+    `excess_ns` over the mean and `over_median_ns` over the median, a step; `uneven` the first as a
+    share of the mean.
+    """
+
+    excess_ns: float
+    over_median_ns: float
+    uneven: float
+
+
+def imbalance(uneven: pl.DataFrame, work: str, n_steps: int) -> Imbalance | None:
+    """How unequal a class of work is (rows of `unevenness`); None where there is none of it.
+
+    Of several stages the one with the greatest excess counts: the others wait for it.
+    """
+    rows = uneven.filter(pl.col("class") == work)
+    by_stage = (
+        rows.group_by("stage")
+        .agg(pl.col("max_ns", "mean_ns", "median_ns").sum())
+        .with_columns(excess_ns=pl.col("max_ns") - pl.col("mean_ns"))
+        .sort("excess_ns", "stage", descending=[True, False])
+    )
+    if by_stage.is_empty() or by_stage["mean_ns"][0] <= 0:
+        return None
+    top = by_stage.row(0, named=True)
+    return Imbalance(
+        excess_ns=top["excess_ns"] / n_steps,
+        over_median_ns=(top["max_ns"] - top["median_ns"]) / n_steps,
+        uneven=top["excess_ns"] / top["mean_ns"],
+    )
+
+
+def at_fault(uneven: pl.DataFrame, work: str) -> tuple[int, ...]:
+    """Ranks that have most of a class of work in at least a quarter of the steps, sorted."""
+    rows = uneven.filter(pl.col("class") == work)
+    n_steps = rows["step"].n_unique()
+    counts = rows.group_by("worst").agg(n=pl.len())
+    return tuple(counts.filter(pl.col("n") >= MIN_WORST_SHARE * n_steps)["worst"].sort())
+
+
+def waiting_ns(run: Run) -> float:
+    """What the rank that waits most waits exposed in the mean step."""
+    return number(mean_steps(run)["exposed_waiting_ns"].max())
+
+
+def by_rank(totals: pl.DataFrame, classes: tuple[str, ...], n_steps: int) -> Evidence:
+    """Time of each rank in some classes of work, a step; the most of the first class first."""
+    sums = [
+        (pl.col("total_ns").filter(pl.col("class") == name).sum() / n_steps).alias(name)
+        for name in classes
+    ]
+    rows = totals.group_by("rank").agg(sums).sort(classes[0], "rank", descending=[True, False])
+    return Evidence(
+        title="Work of each rank, a step",
+        columns=(Column("rank"), *(Column(name, Unit.NS) for name in classes)),
+        rows=tuple(rows.head(N_SHOWN).iter_rows()),
+    )
+
+
+def cause_of_unevenness(run: Run, slow: list[int], kernels: pl.DataFrame) -> Cause:
+    """Why some ranks compute longer than others of their stage.
+
+    One class of work alone names the cause; else more kernels are more work, and the same ones
+    slower another model of GPU or a slow device.
+
+    Args:
+        run: the run.
+        slow: the ranks.
+        kernels: how kernels of each rank differ from the median rank's (`differences`).
+    """
+    uneven = unevenness(work_totals(run))
+    found = {name: imbalance(uneven, name, 1) for name in (ATTENTION, EXPERTS, LINEAR, OTHER)}
+    excess_ns = {name: each.excess_ns for name, each in found.items() if each}
+    linear = found[LINEAR]
+    for name, cause in _CAUSE_OF_CLASS.items():
+        own = found[name]
+        is_alone = linear is None or own is None or linear.uneven <= MAX_EVEN_SHARE * own.uneven
+        if own and is_alone and own.excess_ns >= MIN_CLASS_SHARE * sum(excess_ns.values()):
+            return cause
+    own_kernels = kernels.filter(pl.col("rank").is_in(slow))
+    if number(own_kernels["more_ns"].sum()) >= number(own_kernels["slower_ns"].sum()):
+        return Cause.DATA_IMBALANCE
+    known = models(run)
+    others = {known.get(rank) for rank in run.ranks if rank not in slow}
+    own_models = {known.get(rank) for rank in slow}
+    if None not in own_models | others and others and not own_models & others:
+        return Cause.HETEROGENEOUS_DEVICE
+    return cause_of_slowness(run)
