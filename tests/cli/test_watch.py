@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -14,9 +15,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from tracekit.cli import main
 from tracekit.cli._following import N_STEPS, TAIL_BYTES, Following, _Tail
+from tracekit.cli.watch import view
 
 JOB = Path(__file__).parents[1] / "collectors/live/jobs.py"
 MS = 10**6
@@ -106,7 +109,7 @@ def test_the_step_of_the_device_and_its_largest_part_are_shown_where_timed(write
     # (110 + 3 * 90) / 4; 81 of the 90 ms of the one step whose parts were timed
     shown = rows(done)
     assert shown[0][2:4] == ["100.0 ms", "95.0 ms"]
-    assert shown[0][5:7] == ["backward (device)", "90%"]
+    assert shown[0][5:7] == ["device: backward", "90%"]
     assert shown[1][2:4] == ["90.0 ms", "-"]
     assert shown[1][5] == "forward"
 
@@ -114,6 +117,18 @@ def test_the_step_of_the_device_and_its_largest_part_are_shown_where_timed(write
 def test_without_a_timed_device_there_is_no_column_of_it(write, tmp_path):
     write(0, [line(0)])
     assert "On device" not in watch(tmp_path).stdout
+
+
+def test_a_narrow_terminal_cuts_the_part_alone(write, following):
+    parts = (("model.layers.0.attention", 70),)
+    write(0, [line(123_456, dur_ms=123, parts=parts, device=(99, parts))])
+    console = Console(width=80, file=io.StringIO())
+    console.print(view(following.read(), 1))
+    *_, row = console.file.getvalue().splitlines()
+    cells = row.split()
+    assert cells[:6] == ["0", "123,456", "-", "123.0", "ms", "99.0"]
+    assert cells[-3:] == ["71%", "3.0", "1.0"]
+    assert "…" in row
 
 
 def test_means_are_those_of_the_last_20_steps(write, following):
@@ -224,7 +239,7 @@ def test_a_thousand_ranks_are_a_short_table(write, tmp_path):
     assert time.monotonic() - began_s < 5
     assert len(done.stdout.splitlines()) <= 10
     assert next(iter(rows(done))) == 777
-    assert "995 more ranks hold up less: --show 1000" in done.stdout
+    assert "Ranks that hold up less: 995 (--show 1000)" in done.stdout
 
 
 def test_the_newest_attempt_is_shown_unless_another_is_asked_for(write, tmp_path):

@@ -96,12 +96,16 @@ def view(seen: Seen, show: int) -> RenderableType:
             del row[ON_DEVICE]
     table = Table(box=None, pad_edge=False)
     for title in rows[0] if rows else ():
-        if title == LARGEST_PART:
-            table.add_column(title, no_wrap=True, ratio=1)
-        else:
-            table.add_column(title, justify="right", no_wrap=True)
+        is_part = title == LARGEST_PART  # the only one that a narrow terminal cuts
+        table.add_column(
+            title,
+            justify="left" if is_part else "right",
+            no_wrap=not is_part,
+            ratio=1 if is_part else None,
+        )
     for row in rows:
-        table.add_row(*map(Text, row.values()))
+        cells = [Text(cell, no_wrap=True, overflow="ellipsis") for cell in row.values()]
+        table.add_row(*cells)
     lines = [Text(_summary(seen)), Text(_lag(seen, behind))]
     if n_waiting := sum(each.step is None and each.has_summary for each in seen.ranks):
         lines.append(Text(f"Ranks on which no step has ended: {n_waiting:,}"))
@@ -109,7 +113,7 @@ def view(seen: Seen, show: int) -> RenderableType:
         lines.append(Text(f"{NO_SUMMARY}: {n_without:,}"))
     n_left = len(seen.ranks) - show
     left = (
-        [Text(f"{n_left:,} more ranks hold up less: --show {len(seen.ranks)}")]
+        [Text(f"Ranks that hold up less: {n_left:,} (--show {len(seen.ranks)})")]
         if n_left > 0
         else []
     )
@@ -149,18 +153,18 @@ def _cells(each: Rank, n_behind: int) -> dict[str, str]:
         "Behind": f"{n_behind:,}" if n_behind else "-",
         "Mean step": _dur(each.mean_ns) if ended else "-",
         ON_DEVICE: "-" if each.device_ns is None else _dur(each.device_ns),
-        "Silent for": _dur(each.silent_ns),
+        "Silent": _dur(each.silent_ns),
         LARGEST_PART: _part(each),
         "Share": f"{each.part_share:.0%}" if each.part else "-",
-        "Waits/step": f"{each.waits_per_step:,.1f}" if ended else "-",
-        "Preempted/step": f"{each.preempted_per_step:,.1f}" if ended else "-",
+        "Waits": f"{each.waits_per_step:,.1f}" if ended else "-",
+        "Preempted": f"{each.preempted_per_step:,.1f}" if ended else "-",
     }
 
 
 def _part(each: Rank) -> str:
     if each.step is None:
         return "no step has ended" if each.has_summary else "-"
-    return f"{each.part} (device)" if each.part_is_on_device else each.part or "-"
+    return f"device: {each.part}" if each.part_is_on_device else each.part or "-"
 
 
 def _dur(dur_ns: float) -> str:
