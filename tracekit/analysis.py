@@ -17,11 +17,17 @@ from tracekit.derive.averages import Averages, averages, breakdowns, mean_steps
 from tracekit.derive.blocking import BLOCKING_CALLS, blocking_calls
 from tracekit.derive.breakdown import BREAKDOWN, PARTS, SPLITS, breakdown
 from tracekit.derive.cached import is_cached
+from tracekit.derive.call_totals import CALL_TOTALS, call_totals
+from tracekit.derive.clocks import clocks
+from tracekit.derive.encoder_work import ENCODER_WORK, encoder_work
+from tracekit.derive.expert_work import EXPERT_WORK, stretches
 from tracekit.derive.host_work import HOST_WORK, host_work
 from tracekit.derive.idle import IDLE, idle
 from tracekit.derive.kernel_totals import KERNEL_TOTALS, kernel_totals
+from tracekit.derive.micro_batches import TURNS, turns
 from tracekit.derive.run_quality import run_checks
 from tracekit.derive.stalls import STALLS, stalls
+from tracekit.derive.waiting_tables import waiting
 from tracekit.derive.waits import waits
 from tracekit.detectors import detectors, findings_of, number
 from tracekit.engine import map_ranks
@@ -62,7 +68,11 @@ _DERIVED = {
     IDLE: idle,
     KERNEL_TOTALS: kernel_totals,
     STALLS: stalls,
+    TURNS: turns,
     BLOCKING_CALLS: blocking_calls,
+    CALL_TOTALS: call_totals,
+    ENCODER_WORK: encoder_work,
+    EXPERT_WORK: stretches,
     HOST_WORK: host_work,
 }
 """Tables of one rank that detectors ask for, and what derives them."""
@@ -104,6 +114,7 @@ def analysed(
         findings=findings,
         quality=_quality(run, rows),
         inefficiencies=_inefficiencies(findings, known),
+        waiting=waiting(run),
     )
 
 
@@ -219,11 +230,18 @@ def _run_facts(run: Run, rows: pl.DataFrame, chosen: Averages, means: pl.DataFra
         averaged_why=chosen.why,
         devices=tuple(sorted({model for listed in models.values() for model in listed})),
         layout=run.manifest.layout,
-        clock_error_ns=None,
+        clock_error_ns=_clock_error_ns(run),
         device_kind=GPU if has_device_events(run) else HOST_THREAD,
         step_ns=number(means["dur_ns"].mean()) if means.height else 0.0,
         n_gpus=means.height,
     )
+
+
+def _clock_error_ns(run: Run) -> float | None:
+    """The largest error of any rank's clock; None where the clocks of some cannot be compared."""
+    found = clocks(run)
+    is_one = found["is_usable"].all() and found["component"].n_unique() == 1
+    return number(found["error_ns"].max()) if is_one and found.height > 1 else None
 
 
 def _efficiency(means: pl.DataFrame) -> Efficiency | None:

@@ -11,6 +11,7 @@ import msgspec
 
 from tracekit.errors import InputError
 from tracekit.units import Quantity, Unit
+from tracekit.waiting import Waiting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -360,6 +361,7 @@ class Result:
     quality: tuple[Quality, ...]
     what_if: None = None
     inefficiencies: tuple[Inefficiency, ...] = ()
+    waiting: Waiting | None = None
 
 
 def write_result(result: Result, path: Path) -> None:

@@ -62,8 +62,8 @@ def layer(
 
 
 def encoder(job: Job, rank: int, random: Random, phase: str, dur_ns: float) -> list[Operation]:
-    """Operations of an encoder of images, which a trace shows as a span of its own."""
-    operations: list[Operation] = [Begin(name="vision_encoder", category="annotation")]
+    """Operations of an encoder of images; a trace shows its forward pass as a span of its own."""
+    operations: list[Operation] = []
     for operator, name, share in _PARTS:
         kernel = Kernel(
             name=name.format(f"encoder_{phase}"),
@@ -71,7 +71,9 @@ def encoder(job: Job, rank: int, random: Random, phase: str, dur_ns: float) -> l
             call_ns=job.host_call_ns(rank, random),
         )
         operations += [Begin(name=operator), kernel, End()]
-    return [*operations, End()]
+    if phase == "backward":
+        return operations
+    return [Begin(name="vision_encoder", category="annotation"), *operations, End()]
 
 
 @cache

@@ -21,6 +21,15 @@ from tracekit.schema.table import F64, I64, TEXT, Column, Table
 if TYPE_CHECKING:
     from tracekit.store import Run
 
+EXPOSED = Table(
+    "exposed_waits",
+    "collective on one rank with the exposed part of its wait",
+    (
+        Column("rank", I64, "", "rank"),
+        Column("instance", I64, "", "instance of the collective"),
+        Column("exposed_ns", I64, "ns", "waiting under which no compute kernel ran"),
+    ),
+)
 LATENESS = Table(
     "lateness",
     "late rank in one instance of a collective",
@@ -56,6 +65,20 @@ def compared_calls(run: Run) -> pl.DataFrame:
     return (known.filter(is_on_device) if has_device_events(run) else known).collect()
 
 
+def exposed_waits(run: Run) -> pl.DataFrame:
+    """The part of each known wait under which no compute ran (`EXPOSED`), by instance and rank."""
+    return cached(run, EXPOSED, lambda: _exposed(run)).collect()
+
+
+def _exposed(run: Run) -> pl.DataFrame:
+    calls = compared_calls(run)
+    if calls.is_empty():
+        return EXPOSED.empty()
+    by_rank = calls.partition_by("rank", as_dict=True)
+    rows = [_with_exposure(run, int(rank), part) for (rank,), part in by_rank.items()]
+    return pl.concat(rows).select(list(EXPOSED.schema)).sort("instance", "rank")
+
+
 def is_late() -> pl.Expr:
     """Whether a rank is late in an instance: beyond its error and half of the greatest lateness."""
     late = pl.col("late_ns")
@@ -67,10 +90,10 @@ def _late_calls(run: Run) -> pl.DataFrame:
     calls = compared_calls(run)
     if calls.is_empty():
         return LATENESS.empty()
-    by_rank = calls.partition_by("rank", as_dict=True)
-    calls = pl.concat(
-        [_with_exposure(run, int(rank), part) for (rank,), part in by_rank.items()]
-    ).with_columns(is_late=is_late())
+    exposed = exposed_waits(run)
+    calls = calls.join(exposed, on=["rank", "instance"], validate="1:1").with_columns(
+        is_late=is_late()
+    )
     blame = pl.col("late_ns") / pl.col("late_ns").sum().over("instance")
     victims = (
         calls.filter(~pl.col("is_late"))

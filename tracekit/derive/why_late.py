@@ -106,7 +106,9 @@ def _length(prefix: str) -> pl.Expr:
 
 
 def _device(run: Run) -> pl.Expr:
-    return pl.col("device").fill_null(0) if has_device_events(run) else pl.lit(HOST_DEVICE)
+    if has_device_events(run):
+        return pl.col("device").fill_null(0)
+    return pl.lit(HOST_DEVICE, dtype=pl.Int64)
 
 
 def _compared(

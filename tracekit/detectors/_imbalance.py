@@ -9,6 +9,7 @@ import polars as pl
 
 from tracekit.derive.averages import mean_steps
 from tracekit.derive.causes import cause_of_slowness
+from tracekit.derive.encoder_work import ENCODER, WITH_BACKWARD, encoder_totals
 from tracekit.derive.gpu_models import models
 from tracekit.derive.work_classes import ATTENTION, EXPERTS, LINEAR, OTHER
 from tracekit.derive.work_totals import unevenness, work_totals
@@ -113,6 +114,10 @@ def cause_of_unevenness(run: Run, slow: list[int], kernels: pl.DataFrame) -> Cau
         is_alone = linear is None or own is None or linear.uneven <= MAX_EVEN_SHARE * own.uneven
         if own and is_alone and own.excess_ns >= MIN_CLASS_SHARE * sum(excess_ns.values()):
             return cause
+    encoder = imbalance(unevenness(encoder_totals(run)), ENCODER, 1)
+    most_ns = MIN_CLASS_SHARE * sum(excess_ns.values())
+    if encoder and WITH_BACKWARD * encoder.excess_ns >= most_ns:
+        return Cause.MODALITY_IMBALANCE
     own_kernels = kernels.filter(pl.col("rank").is_in(slow))
     if number(own_kernels["more_ns"].sum()) >= number(own_kernels["slower_ns"].sum()):
         return Cause.DATA_IMBALANCE

@@ -1,0 +1,103 @@
+"""What encoders of other modalities than text take: kernels launched inside spans that name one.
+
+Spans are annotations of the loop (`record_function`, `c.phase("vision encoder")`) and modules,
+where they were recorded. They show the forward pass; what autograd launches later lies outside.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from tracekit.derive.activity import COMPUTE, activity
+from tracekit.derive.averages import averaged
+from tracekit.derive.cached import cached, remembered
+from tracekit.derive.intervals import union
+from tracekit.derive.stages import stages
+from tracekit.derive.steps import begun_inside, spans
+from tracekit.schema.table import I64, Column, Table
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
+
+ENCODER, REST = "encoder, forward", "other compute"
+WITH_BACKWARD = 3
+"""A backward pass takes about twice as long as its forward pass, and no span shows it."""
+_ENCODER = r"(?i)vision|visual|image|audio|video|speech|modality|multi_?modal|whisper|\bvit\b|clip_"
+ENCODER_WORK = Table(
+    "encoder_work",
+    "step of one rank with its encoder's compute",
+    (
+        Column("step", I64, "", "step in which the kernels began"),
+        Column("n_spans", I64, "", "spans that name an encoder"),
+        Column("encoder_ns", I64, "ns", "sum of the kernels launched in them"),
+        Column("rest_ns", I64, "ns", "sum of all other compute kernels"),
+    ),
+)
+
+
+def encoder_work(run: Run, rank: int) -> pl.LazyFrame:
+    """The encoder's compute of one rank in each step (`ENCODER_WORK`), by step."""
+    return cached(run, ENCODER_WORK, lambda: _encoder_work(run, rank), rank)
+
+
+@remembered
+def encoder_totals(run: Run) -> pl.DataFrame:
+    """Compute of ranks that run an encoder in two classes, `ENCODER` and `REST`.
+
+    Rows as those of `work_totals`; empty where no span names an encoder.
+    """
+    work = averaged(run, encoder_work).filter(pl.col("n_spans").sum().over("rank") > 0)
+    return (
+        work.join(stages(run).select("rank", "stage"), on="rank", validate="m:1")
+        .rename({"encoder_ns": ENCODER, "rest_ns": REST})
+        .unpivot(
+            [ENCODER, REST],
+            index=["rank", "stage", "step"],
+            variable_name="class",
+            value_name="total_ns",
+        )
+        .sort("rank", "step", "class")
+    )
+
+
+def _encoder_work(run: Run, rank: int) -> pl.DataFrame:
+    end_ns = (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns")
+    named = pl.concat(
+        [
+            run.scan(table, rank)
+            .filter(pl.col("name").str.contains(_ENCODER) & pl.col("thread").is_not_null())
+            .select("thread", "start_ns", end_ns)
+            for table in ("annotations", "python_frames")
+        ]
+    )
+    opened = union(named, ["thread"]).rename(
+        {"thread": "launch_thread", "start_ns": "opens_ns", "end_ns": "closes_ns"}
+    )
+    steps = spans(run, rank)
+    inside = pl.col("launch_start_ns") < pl.col("closes_ns")
+    dur_ns = pl.col("end_ns") - pl.col("start_ns")
+    kernels = (
+        begun_inside(activity(run, rank).filter(pl.col("class") == COMPUTE), steps)
+        .sort("launch_start_ns")
+        .join_asof(
+            opened.sort("opens_ns"),
+            left_on="launch_start_ns",
+            right_on="opens_ns",
+            by="launch_thread",
+            strategy="backward",
+            check_sortedness=False,
+        )
+        .with_columns(is_inside=inside.fill_null(value=False))
+    )
+    return (
+        kernels.group_by("step")
+        .agg(
+            n_spans=pl.col("opens_ns").filter("is_inside").n_unique().cast(pl.Int64),
+            encoder_ns=dur_ns.filter("is_inside").sum(),
+            rest_ns=dur_ns.filter(~pl.col("is_inside")).sum(),
+        )
+        .sort("step")
+        .collect()
+    )
