@@ -1,18 +1,19 @@
 """Processes that run beside the ranks of one host: the sampler of devices, the clock's.
 
-The first rank of a host starts them. They end with the job whatever becomes of this process.
+The first rank of a host starts them. They end with it, however it ends: torchrun, which starts it
+again, gets new ones.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 from tracekit.collectors.live._guard import quiet
+from tracekit.collectors.live.processes import started
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
     from tracekit.collectors.live.identity import Identity
@@ -40,15 +41,17 @@ class Beside:
         self._processes: list[subprocess.Popen[bytes]] = []
         if who.local_rank != 0:
             return
-        parent = ["--parent", str(_first_of_job(who))]
+        parent = ["--parent", str(os.getpid())]
         if every_s is not None:
             out = telemetry_file(attempt, who.host)
             out.parent.mkdir(parents=True, exist_ok=True)
-            command = ["tracekit.collectors.telemetry", str(out), "--every-s", str(every_s)]
-            self._start([*command, "--keep-latest", *parent])
+            job = ["--job", str(_first_of_job(who))]
+            sampling = [str(out), "--every-s", str(every_s), "--keep-latest", *parent, *job]
+            self._processes.append(started("tracekit.collectors.telemetry", *sampling))
         if not _is_one_host(who.world_size):
             serve = ["--serve"] if who.rank == 0 else []
-            self._start(["tracekit.collectors.clocks", str(attempt), *serve, *parent])
+            asking = [str(attempt), *serve, *parent]
+            self._processes.append(started("tracekit.collectors.clocks", *asking))
 
     def close(self) -> None:
         """End them."""
@@ -58,22 +61,11 @@ class Beside:
             with quiet("a process beside the job goes on"):
                 process.wait(END_S)
 
-    def _start(self, command: list[str]) -> None:
-        self._processes.append(
-            subprocess.Popen(  # noqa: S603 - our own modules
-                [sys.executable, "-m", *command],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        )
-
 
 def _first_of_job(who: Identity) -> int:
-    """The process whose end is the end of the job on this host, and whose children are its ranks.
+    """The process whose children are the ranks of this host: torchrun, else this one alone.
 
-    torchrun ends with its ranks; another parent, such as a shell, may live for ever.
+    Another parent, such as a shell, may have children that are not of the job.
     """
     return os.getppid() if who.launcher == "torchrun" else os.getpid()
 

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit.collectors.live import processes
+from tracekit.collectors.live._guard import log
+
 if TYPE_CHECKING:
-    from pathlib import Path
+    import subprocess
 
 MODULE = "tracekit.collectors.sources.recorded"
-LOG = "convert.log"
-_NOT_INHERITED = ("LD_PRELOAD", "CUDA_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID")
-"""Tools that watch the job are not meant for this process."""
 
 
-_running: list[subprocess.Popen[bytes]] = []
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """What one rank recorded of one window."""
+
+    window: Path
+    rank: int
+    keeps_raw: bool
+
+    @property
+    def log(self) -> Path:
+        """What its conversion says: beside the trace, and gone with it."""
+        return self.window / "raw" / f"rank={self.rank:06d}.convert.log"
+
+
+_running: list[tuple[_Part, subprocess.Popen[bytes]]] = []
 """The conversion of this process, if one is going on; kept so that it leaves no zombie."""
-_waiting: list[tuple[Path, int, bool]] = []
+_waiting: list[_Part] = []
 """What is to be converted after it: windows may come faster than they are converted."""
 
 
 def start(window: Path, rank: int, *, keeps_raw: bool) -> None:
     """Convert one rank's window, at once or after the one before it."""
-    _waiting.append((window, rank, keeps_raw))
+    _waiting.append(_Part(window=window, rank=rank, keeps_raw=keeps_raw))
     go_on()
 
 
@@ -39,34 +52,28 @@ def finish(timeout_s: float) -> None:
     until_s = time.monotonic() + timeout_s
     go_on()
     while _running:
-        _running[0].wait(max(until_s - time.monotonic(), 0.0))
-        _running.clear()
+        _running[0][1].wait(max(until_s - time.monotonic(), 0.0))
         go_on()
 
 
 def go_on() -> None:
     """Start the next conversion where one waits and none is going on."""
-    if not _waiting:
-        return
-    _running[:] = [process for process in _running if process.poll() is None]
-    if not _running:
-        _running.append(_started(*_waiting.pop(0)))
+    if _running and _running[0][1].poll() is not None:
+        part, process = _running.pop()
+        if process.returncode != 0:
+            log.warning(
+                "tracekit: a trace is not converted yet, for the reason in %s: tracekit convert %s",
+                part.log,
+                part.window.parents[1],
+            )
+    if _waiting and not _running:
+        part = _waiting.pop(0)
+        _running.append((part, _started(part)))
 
 
-def _started(window: Path, rank: int, keeps_raw: bool) -> subprocess.Popen[bytes]:  # noqa: FBT001
-    """Start a conversion; what it says goes to a file beside the traces.
-
-    It belongs to a session of its own, so that Ctrl-C in the job leaves it to finish.
-    """
-    environment = {key: value for key, value in os.environ.items() if key not in _NOT_INHERITED}
-    environment["POLARS_MAX_THREADS"] = "1"
-    command = [sys.executable, "-m", MODULE, str(window), "--rank", str(rank)]
-    with (window / "raw" / f"rank={rank:06d}.{LOG}").open("wb") as said:
-        return subprocess.Popen(  # noqa: S603 - our own module
-            [*command, *(["--keep-raw"] if keeps_raw else [])],
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
-            env=environment,
-            start_new_session=True,
-        )
+def _started(part: _Part) -> subprocess.Popen[bytes]:
+    arguments = [str(part.window), "--rank", str(part.rank)]
+    if part.keeps_raw:
+        arguments.append("--keep-raw")
+    with part.log.open("wb") as said:
+        return processes.started(MODULE, *arguments, said=said)

@@ -73,7 +73,7 @@ def why_no_room(folder: Path, probe: Probe | None, n_steps: int, spent: int, lim
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes - needed < limits.min_free_bytes:
         return (
-            f"{free_bytes / 1e6:,.0f} MB are free in {folder}: min_free_bytes, "
-            f"{limits.min_free_bytes / 1e6:,.0f} MB, must stay free"
+            f"{free_bytes / 1e6:,.0f} MB are free in {folder}, it takes {needed / 1e6:,.1f} MB, "
+            f"and {limits.min_free_bytes / 1e6:,.0f} MB (min_free_bytes) must stay free"
         )
     return ""

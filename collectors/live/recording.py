@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,12 +82,13 @@ class Recording:
     _next: int | None = None
     _is_quiet: bool = False
     """Whether something was recorded, or why not has been said."""
+    _known: Facts | None = None
     _marks: GcMarks = field(default_factory=GcMarks)
     _before_ns: deque[int] = field(default_factory=lambda: deque(maxlen=N_BEFORE))
 
     def begin(self) -> None:
         """Before the first step: a window that begins at once warms up now."""
-        facts.write(facts_path(self.attempt, self.who.rank), self.describe())
+        self._write_facts()
         self._next = max(self.plan.wait, self.step + 1)
         prepare()
         self._maybe_open()
@@ -116,6 +117,14 @@ class Recording:
                 modality=None if modality is None else clean(str(modality)),
             )
         )
+
+    def _write_facts(self) -> None:
+        """Write what the rank knows by now; what a job has taken down before its end is kept."""
+        known = self.describe()
+        if self._known is not None and self._known.groups and not known.groups:
+            known = replace(known, groups=self._known.groups, layout=self._known.layout)
+        self._known = known
+        facts.write(facts_path(self.attempt, self.who.rank), known)
 
     def on_step(self, dur_ns: int) -> bool:
         """The current step took so long and has ended; whether a window has, too."""
@@ -181,11 +190,15 @@ class Recording:
 
     def _end_probe(self, profiler: StepProfiler) -> None:
         self._probing = None
-        profiler.close()
-        if self._probe_path.exists():
-            if not profiler.why_cut:
+        try:
+            profiler.close()
+            if self._probe_path.exists() and not profiler.why_cut:
                 self._probe = probed(self._probe_path)
-            self._probe_path.unlink()
+        finally:
+            for path in self.attempt.glob(
+                f"{self._probe_path.name}*"
+            ):  # half a file where it fails
+                path.unlink(missing_ok=True)
 
     def _open_window(self, first: int) -> None:
         n_steps, notes = self._allowed_steps()
@@ -271,7 +284,7 @@ class Recording:
                 notes=window.notes,
             ),
         )
-        facts.write(facts_path(self.attempt, self.who.rank), self.describe())
+        self._write_facts()
         converter.start(window.folder, self.who.rank, keeps_raw=self.plan.keeps_raw)
         log.info("tracekit: %d steps from %d on are recorded", n_steps, window.first)
 

@@ -53,6 +53,8 @@ _LIBRARIES = {
     "vllm": "vllm",
 }
 """Modules and the packages that bring them: a version is noted where the job has imported one."""
+MAX_GROUPS = 256
+"""Those of a layout are some dozens; a job that makes one a step has any number."""
 
 
 def described(who: Identity, attempt: Path, given: Mapping[str, int] | None) -> Facts:
@@ -133,13 +135,14 @@ def devices() -> tuple[Device, ...]:
 
 
 def groups() -> tuple[Group, ...]:
-    """The process groups this rank knows, with all their ranks: a trace may cut the list."""
+    """The first process groups this rank knows, with all their ranks: a trace may cut the list."""
     dist = process_groups()
     if dist is None:
         return ()
     world: Any = sys.modules["torch.distributed.distributed_c10d"]
     found = []
-    for group, members in world._world.pg_group_ranks.items():  # noqa: SLF001 - no other way
+    ranks = list(world._world.pg_group_ranks.items())  # noqa: SLF001 - no other way
+    for group, members in ranks[:MAX_GROUPS]:
         found.append(
             Group(
                 name=str(world._world.pg_names.get(group, "")),  # noqa: SLF001

@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+LATEST_NS = 1 << 62
+"""In the year 2116: the difference of two such times is an Int64."""
+MAX_LENGTH = (1 << 63) - 1
 AROUND_NS = 60 * 10**9
 """Telemetry is kept for a minute before and after a window."""
 
 
 def sample_rows(window: facts.Window | None, epoch_ns: int) -> pl.DataFrame:
-    """Rows of `samples`."""
+    """Rows of `samples`; numbers that no table holds, which no hook writes, are left out."""
     rows = []
     calls: dict[int, int] = {}
     for sample in window.samples if window else ():
@@ -33,6 +36,7 @@ def sample_rows(window: facts.Window | None, epoch_ns: int) -> pl.DataFrame:
         rows += [
             (sample.at_ns - epoch_ns, sample.step, batch, length, sample.modality)
             for length in sample.lengths
+            if 0 <= sample.at_ns <= LATEST_NS and 0 <= length <= MAX_LENGTH
         ]
     return pl.DataFrame(rows, schema=SAMPLES.schema, orient="row")
 
@@ -46,10 +50,11 @@ def telemetry_rows_around(
     """
     if who is None or told is None:
         return TELEMETRY.empty()
+    with_host = _is_first_of_host(attempt, who)
     uuids = [device.uuid for device in who.devices if device.uuid is not None]
     current = attempt / "telemetry" / f"host={who.host}.jsonl"
     rows = [
-        telemetry_rows(path, epoch_ns, uuids, with_host=who.local_rank == 0)
+        telemetry_rows(path, epoch_ns, uuids, with_host=with_host)
         for path in (current.with_suffix(".old.jsonl"), current)
         if path.exists()
     ]
@@ -57,6 +62,14 @@ def telemetry_rows_around(
     end_ns = told.ended_ns - epoch_ns + AROUND_NS
     around = pl.concat([TELEMETRY.empty(), *rows])
     return around.filter(pl.col("end_ns").is_between(start_ns, end_ns))
+
+
+def _is_first_of_host(attempt: Path, who: facts.Facts) -> bool:
+    """Whether no rank before this one runs on its host: without a launcher each is its first."""
+    if who.local_rank != 0 or who.launcher is not None:
+        return who.local_rank == 0
+    before = (facts_of(attempt, rank) for rank in range(who.rank))
+    return all(other is None or other.host != who.host for other in before)
 
 
 def clock_readings(attempt: Path, who: facts.Facts | None) -> tuple[facts.ClockReading, ...]:

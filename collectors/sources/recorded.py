@@ -22,7 +22,17 @@ from tracekit.collectors import Options, RankFile
 from tracekit.collectors.kineto import COLLECTOR
 from tracekit.collectors.sources import noted
 from tracekit.collectors.sources.conversion import converted
-from tracekit.errors import InputError, TracekitError, UsageError
+from tracekit.collectors.sources.windows import (
+    JOB,
+    WindowFolder,
+    capture_of,
+    is_converted,
+    is_recording,
+    picked,
+    rank_of,
+    windows,
+)
+from tracekit.errors import InputError, TracekitError
 from tracekit.store import (
     MANIFEST,
     RAW,
@@ -40,9 +50,7 @@ from tracekit.store import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-JOB = "job.json"
 _NICE = 19
-RECORD_HINT = "Record with tracekit.collect(run_dir) around the training loop."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,70 +59,6 @@ class Job:
 
     key: str
     created_ns: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowFolder:
-    """One window of a recording: the folder of its run, its attempt and its first step."""
-
-    folder: Path
-    attempt: int
-    step: int
-
-    @property
-    def name(self) -> str:
-        """What `--run` calls it."""
-        return f"{self.folder.parent.name}/{self.folder.name}"
-
-    @property
-    def raw(self) -> tuple[Path, ...]:
-        """Traces that are not converted yet or are kept, by rank; those cut off by a kill too."""
-        whole = {_rank_of(path): path for path in (self.folder / RAW).glob("rank=??????.json")}
-        cut = {_rank_of(path): path for path in (self.folder / RAW).glob("rank=??????.json.tmp*")}
-        return tuple(path for _, path in sorted((cut | whole).items()))
-
-    @property
-    def waiting(self) -> tuple[int, ...]:
-        """Ranks that are not converted yet."""
-        return tuple(_rank_of(path) for path in self.raw if not _is_converted(self, path))
-
-
-def is_recording(folder: Path) -> bool:
-    """Whether a hook recorded there."""
-    return any(folder.glob(f"attempt=*/{JOB}"))
-
-
-def windows(folder: Path) -> tuple[WindowFolder, ...]:
-    """Windows of a recording that hold anything, in order of attempt and step."""
-    found = []
-    for path in folder.glob("attempt=*/step=*"):
-        attempt, step = (part.name.partition("=")[2] for part in (path.parent, path))
-        if attempt.isdecimal() and step.isdecimal():
-            window = WindowFolder(folder=path, attempt=int(attempt), step=int(step))
-            if window.raw or any((path / "captures").glob("*.json")):
-                found.append(window)
-    return tuple(sorted(found, key=lambda window: (window.attempt, window.step)))
-
-
-def picked(folder: Path, name: str | None) -> WindowFolder:
-    """The window of that name, or the last one.
-
-    Raises:
-        InputError: nothing has been recorded.
-        UsageError: no window is called so.
-    """
-    found = windows(folder)
-    if not found:
-        raise InputError(
-            f"{folder}: recorded nothing yet: {_why_nothing(folder)}", hint=RECORD_HINT
-        )
-    if name is None:
-        return found[-1]
-    for window in found:
-        if window.name == name:
-            return window
-    names = ", ".join(window.name for window in found)
-    raise UsageError(f"--run {name}: no such window", hint=f"Windows here: {names}")
 
 
 def finished(
@@ -129,22 +73,33 @@ def finished(
     Raises:
         InputError: no rank can be read.
     """
-    job = read_json(window.folder.parent / JOB, Job)
+    job = _job(window.folder.parent / JOB)
     failures: list[TracekitError] = []
     for path in window.raw:
-        if rank not in {None, _rank_of(path)}:
+        if rank not in {None, rank_of(path)}:
             continue
-        with _alone(window, _rank_of(path)):
-            if not path.exists() or _is_converted(window, path):
+        with _alone(window, rank_of(path)):
+            if not path.exists() or is_converted(window, path):
                 continue  # by the one who was at it
             # One that is there after its conversion, by another version, was to be kept.
-            is_kept = keeps_raw or _capture_of(window, path) is not None
+            is_kept = keeps_raw or capture_of(window, path) is not None
             outcome = _converted(window, path, job, keeps_raw=is_kept)
         if isinstance(outcome, TracekitError):
             failures.append(outcome)
         elif on_capture is not None:
             on_capture(outcome)
     return _run(window, job, failures)
+
+
+def _job(path: Path) -> Job:
+    hint = 'It holds {"key": "any", "created_ns": 0}: a time before the first step, Unix ns'
+    try:
+        job = read_json(path, Job)
+    except InputError as error:
+        raise InputError(error.message, hint=hint) from error
+    if not 0 <= job.created_ns <= noted.LATEST_NS:
+        raise InputError(f"{path}: created_ns is {job.created_ns}: no Unix time in ns", hint=hint)
+    return job
 
 
 @contextmanager
@@ -160,8 +115,12 @@ def _alone(window: WindowFolder, rank: int) -> Iterator[None]:
     except FileNotFoundError:  # others have converted all of it
         yield
         return
+    except OSError as error:
+        hint = "Copy the folder to where it may be converted, then analyse the copy"
+        raise InputError(f"{path}: cannot be written: {error.strerror}", hint=hint) from error
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(OSError):  # a file system without locks; the later one overwrites the same
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
         if not any(raw.glob(f"rank={rank:06d}.json*")):
             path.unlink(missing_ok=True)
@@ -173,7 +132,7 @@ def _converted(
     window: WindowFolder, path: Path, job: Job, *, keeps_raw: bool
 ) -> Capture | TracekitError:
     """Convert one rank's trace and what lies beside it; then the trace is removed."""
-    rank = _rank_of(path)
+    rank = rank_of(path)
     attempt, raw = window.folder.parent, window.folder / RAW
     who = noted.facts_of(attempt, rank)
     told = noted.window_of(raw, rank)
@@ -214,23 +173,6 @@ def _converted(
     return capture
 
 
-def _is_converted(window: WindowFolder, path: Path) -> bool:
-    """Whether a trace that was kept has been converted, by this version."""
-    capture = _capture_of(window, path)
-    return capture is not None and capture.code == COLLECTOR.code()
-
-
-def _capture_of(window: WindowFolder, path: Path) -> Capture | None:
-    """What a conversion of this very trace has found, by any version."""
-    try:
-        capture = read_json(capture_path(window.folder, _rank_of(path)), Capture)
-        stat = path.stat()
-    except (InputError, OSError):
-        return None
-    source = (capture.source.size_bytes, capture.source.modified_ns)
-    return capture if source == (stat.st_size, stat.st_mtime_ns) else None
-
-
 def _run(window: WindowFolder, job: Job, failures: list[TracekitError]) -> Run:
     """The run of all ranks that are converted by now.
 
@@ -244,7 +186,12 @@ def _run(window: WindowFolder, job: Job, failures: list[TracekitError]) -> Run:
         if not captures:
             raise failures[0] if failures else InputError(f"{folder}: no rank is converted yet")
         manifest = _manifest(window, job, captures, failures)
-        write_json(folder / MANIFEST, manifest)
+        try:
+            write_json(folder / MANIFEST, manifest)
+        except OSError:
+            if not (folder / MANIFEST).exists():
+                raise
+            return Run(folder, manifest)  # moved to where nothing may be written, it differs
         if sorted((folder / "captures").glob("*.json")) == paths:
             return Run(folder, manifest)
 
@@ -260,7 +207,7 @@ def _manifest(
     ranks = {capture.rank for capture in captures}
     missing = tuple(rank for rank in range(world_size) if rank not in ranks)
     others = [f"not converted: {failure.message}" for failure in failures]
-    waiting = [_rank_of(path) for path in window.raw if _rank_of(path) not in ranks]
+    waiting = [rank_of(path) for path in window.raw if rank_of(path) not in ranks]
     if waiting and not failures:
         others.append(f"recorded, not converted yet: rank {', '.join(map(str, waiting[:8]))}")
     return Manifest(
@@ -291,15 +238,6 @@ def _common(all_ranks: list[dict[str, str]]) -> dict[str, str]:
     }
 
 
-def _why_nothing(folder: Path) -> str:
-    ranks = list(folder.glob("attempt=*/ranks/*.json"))
-    return f"{len(ranks)} ranks began, and none came to its first window"
-
-
-def _rank_of(path: Path) -> int:
-    return int(path.name[len("rank=") : len("rank=") + 6])
-
-
 def main() -> None:
     """Convert one rank's part of a window, yielding to everything else on the machine."""
     import argparse  # noqa: PLC0415
@@ -318,6 +256,8 @@ def main() -> None:
     except TracekitError as error:
         sys.exit(str(error))
 
+
+__all__ = ["Job", "WindowFolder", "finished", "is_recording", "picked", "windows"]
 
 if __name__ == "__main__":
     main()

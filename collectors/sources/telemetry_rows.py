@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import polars as pl
@@ -21,6 +21,12 @@ _N_ROWS = 1 << 17
 """Rows that are Python objects at a time: a full file holds millions."""
 
 
+# With these, no sum of times is too large for a column.
+_Time = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+_Span = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
+_Offset = Annotated[int, msgspec.Meta(ge=-(1 << 60), le=1 << 60)]
+
+
 class _Line(msgspec.Struct):
     """A line of the file; only samples have values."""
 
@@ -28,9 +34,9 @@ class _Line(msgspec.Struct):
     source: str = ""
     device: str | None = None
     part: str | None = None
-    at_ns: int = 0
-    dur_ns: int = 0
-    values: dict[str, float | tuple[float, int, int]] = {}
+    at_ns: _Time = 0
+    dur_ns: _Span = 0
+    values: dict[str, float | tuple[float, _Offset, _Offset]] = {}
 
 
 _DECODER = msgspec.json.Decoder(_Line)

@@ -27,7 +27,13 @@ def options(arguments: list[str] | None = None) -> Options:
         type=int,
         default=os.getppid(),
         metavar="PID",
-        help="first process of the job; default: the one that starts this",
+        help="end with this process; default: the one that starts this",
+    )
+    parser.add_argument(
+        "--job",
+        type=int,
+        metavar="PID",
+        help="first process of the job, whose CPU time is counted; default: that of --parent",
     )
     parser.add_argument(
         "--device",
@@ -49,6 +55,7 @@ def options(arguments: list[str] | None = None) -> Options:
         out=given.out,
         every_ns=round(given.every_s * 1e9),
         parent_pid=given.parent,
+        job_pid=given.job,
         devices=tuple(given.device),
         most_bytes=given.most_mb * 10**6 // (2 if given.keep_latest else 1),
         keeps_latest=given.keep_latest,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,12 @@ class Output:
     """
 
     def __init__(self, path: Path, most_bytes: int) -> None:
-        """Open the file."""
+        """Open the file.
+
+        Raises:
+            BlockingIOError: another process writes to it.
+            OSError: it cannot be opened.
+        """
         self.path = path
         self.most_bytes = most_bytes
         self._open()
@@ -43,6 +49,13 @@ class Output:
         """Open, and begin a line where a kill cut the last one."""
         flags = os.O_APPEND | os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
         self._file = os.open(self.path, flags, 0o644)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._file)
+            raise
+        except OSError:
+            pass  # a file system without locks; two processes would write each line twice
         self.size_bytes = os.fstat(self._file).st_size
         if self.size_bytes and os.pread(self._file, 1, self.size_bytes - 1) != b"\n":
             self.size_bytes += os.write(self._file, b"\n")

@@ -6,6 +6,7 @@ import importlib
 import os
 import platform
 import signal
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -38,12 +39,14 @@ _LONGEST_WAIT_NS = 10**9  # how late the end of the job is noticed at most
 class Options:
     """What to sample, where to, how often, and the process whose end is the end.
 
+    `job_pid` is the first process of the job, whose CPU time is counted; null: the parent is.
     A file of `most_bytes` ends it, or, with `keeps_latest`, becomes the old one beside a new file.
     """
 
     out: Path
     every_ns: int
     parent_pid: int
+    job_pid: int | None = None
     devices: tuple[str, ...] = ()
     most_bytes: int
     keeps_latest: bool = False
@@ -68,7 +71,11 @@ def run(options: Options) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     be_humble()
-    output = Output(options.out, options.most_bytes)
+    try:
+        output = Output(options.out, options.most_bytes)
+    except BlockingIOError:  # every process of mp.spawn takes itself for the first of its host
+        sys.stderr.write(f"Another process samples to {options.out} already\n")
+        return
     is_parent_there = watch(options.parent_pid)
     sources, missing = opened_sources(options)
     counts = Counts()
@@ -142,7 +149,7 @@ def opened_sources(options: Options) -> tuple[tuple[Source, ...], dict[str, str]
     openers: dict[str, Callable[[], Source]] = {
         nvml.SOURCE: lambda: nvml.opened(wanted, options.every_ns),
         amd.SOURCE: lambda: amd.opened(wanted),
-        "host": lambda: host.opened(options.parent_pid),
+        "host": lambda: host.opened(options.job_pid or options.parent_pid),
         infiniband.SOURCE: infiniband.opened,
     }
     found: list[Source] = []

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import tracekit
 from tracekit import facts
+from tracekit.collectors.sources import recorded
 from tracekit.collectors.sources.recorded import MANIFEST, finished, is_recording, picked, windows
 from tracekit.errors import InputError, UsageError
 from tracekit.facts import ClockPair, Facts, Layout, Sample, Window
@@ -165,6 +167,84 @@ def test_samples_and_what_recording_cost_are_kept(tmp_path):
     assert "+2,000.000 ms" in details["clock set while recording"]
     assert details["window shorter than asked for"].startswith("3 steps instead of 5")
     assert details["window cut"] == "the loop ended after 3 of its steps"
+
+
+def test_numbers_that_no_table_holds_are_left_out(tmp_path):
+    lengths = (7, -1, 10**30)
+    samples = (
+        Sample(step=10, at_ns=CREATED_NS, lengths=lengths),
+        Sample(step=10, at_ns=-(2**63), lengths=(1,)),
+    )
+    record(tmp_path / "job", 0, 10, samples=samples)
+    place = tmp_path / "job/attempt=0/telemetry"
+    place.mkdir()
+    line = {"kind": "sample", "source": "proc", "at_ns": CREATED_NS, "values": {"cpu_share": 0.5}}
+    odd = [line | {"at_ns": -(2**63)}, line | {"dur_ns": 2**63}, line | {"at_ns": 10**30}]
+    (place / "host=a.jsonl").write_text("\n".join(map(json.dumps, [line, *odd])) + "\n")
+    run = tracekit.open_run(tmp_path / "job")
+    assert run.scan("samples", 0).collect()["length"].to_list() == [7]
+    assert run.scan("telemetry", 0).collect().height == 1
+
+
+def test_the_hosts_own_telemetry_stands_once_where_each_rank_takes_itself_for_the_first(recording):
+    place = recording / "attempt=0"
+    for rank in (0, 1):  # as processes of mp.spawn do on a machine without devices
+        path = place / f"ranks/rank={rank:06d}.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"local_rank": 0}))
+    (place / "telemetry").mkdir()
+    line = {"kind": "sample", "source": "proc", "at_ns": CREATED_NS, "values": {"cpu_share": 0.5}}
+    (place / "telemetry/host=a.jsonl").write_text(json.dumps(line))
+    run = tracekit.open_run(recording)
+    assert [run.scan("telemetry", rank).collect().height for rank in run.ranks] == [1, 0]
+
+
+@pytest.mark.parametrize("text", ["", '{"key": "k"}', '{"key": "k", "created_ns": -1}'])
+def test_an_attempt_that_does_not_say_when_it_began_says_what_to_write(recording, text):
+    (recording / "attempt=0/job.json").write_text(text)
+    with pytest.raises(InputError, match=r"job\.json") as raised:
+        tracekit.open_run(recording)
+    assert "created_ns" in raised.value.hint
+
+
+def test_files_of_other_names_are_no_ranks(recording):
+    raw = recording / "attempt=0/step=00000010/raw"
+    (raw / "rank=backup.json").write_text("{}")
+    assert tracekit.open_run(recording).ranks == (0, 1)
+
+
+def test_a_recording_that_was_moved_to_where_nothing_may_be_written_is_read(
+    recording, tmp_path, monkeypatch
+):
+    tracekit.open_run(recording)
+    moved = recording.rename(tmp_path / "moved")
+
+    def read_only(*_):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(recorded, "write_json", read_only)
+    assert tracekit.open_run(moved).manifest.source.endswith("moved")
+
+
+def test_a_trace_that_may_not_be_converted_where_it_is_says_so(recording, monkeypatch):
+    opened = Path.open
+
+    def read_only(path, *arguments, **options):
+        if path.suffix == ".lock":
+            raise OSError(30, "Read-only file system")
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", read_only)
+    with pytest.raises(InputError, match="Read-only file system") as raised:
+        finished(windows(recording)[0])
+    assert "Copy the folder" in raised.value.hint
+
+
+def test_a_file_system_without_locks_converts(recording, monkeypatch):
+    def no_locks(*_):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(recorded.fcntl, "flock", no_locks)
+    assert tracekit.open_run(recording).ranks == (0, 1)
 
 
 def test_clocks_and_telemetry_of_the_host_stand_with_the_rank(recording):

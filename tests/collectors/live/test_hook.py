@@ -9,11 +9,12 @@ import logging
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 import tracekit
-from tracekit.collectors.live import converter, recording
+from tracekit.collectors.live import converter, processes, recording
 from tracekit.collectors.live.flight_recorder import Watchdog
 from tracekit.collectors.live.limits import Limits
 from tracekit.errors import UsageError
@@ -111,7 +112,7 @@ def test_a_conversion_that_cannot_start_leaves_the_trace(tmp_path, caplog, monke
     def broken(*_, **__):
         raise OSError("no more processes")
 
-    monkeypatch.setattr(converter.subprocess, "Popen", broken)
+    monkeypatch.setattr(processes.subprocess, "Popen", broken)
     trained(tmp_path)
     monkeypatch.undo()
     assert any("no more processes" in each for each in problems(caplog))
@@ -261,6 +262,49 @@ def test_a_start_that_fails_leaves_nothing_running(tmp_path, caplog, monkeypatch
             c.step()
     assert threading.active_count() == threads
     assert ["the disk is full" in each for each in problems(caplog)] == [True]
+
+
+def test_a_conversion_that_fails_says_where_it_says_why(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(converter, "MODULE", "tracekit.no_such_module")
+    trained(tmp_path)
+    (problem,) = problems(caplog)
+    said = Path(problem.partition("reason in ")[2].partition(": tracekit")[0])
+    assert "no_such_module" in said.read_text()
+    assert tracekit.convert(tmp_path).ranks == (0,)
+
+
+def test_processes_beside_the_job_do_not_import_what_is_the_jobs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("select", "fcntl", "platform"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError")
+    said = tmp_path / "said"
+    with said.open("wb") as file:
+        module = "tracekit.collectors.telemetry"
+        assert processes.started(module, "--help", said=file).wait(60) == 0
+    assert b"--every-s" in said.read_bytes()
+
+
+def test_groups_that_are_taken_down_before_the_end_are_kept(tmp_path):
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0,
+                                         world_size=1)  # fmt: skip
+    with tracekit.collect(tmp_path, steps=3, wait=4, **QUIETLY) as c:
+        for step in range(12):
+            work()
+            if step == 5:
+                torch.distributed.destroy_process_group()
+            c.step()
+    (group,) = tracekit.open_run(tmp_path).capture(0).facts.groups
+    assert (group.backend, group.ranks) == ("gloo", (0,))
+
+
+def test_a_probe_that_fails_leaves_no_file(tmp_path, caplog, monkeypatch):
+    def broken(_):
+        raise RuntimeError("no number")
+
+    monkeypatch.setattr(recording, "probed", broken)
+    trained(tmp_path)
+    assert any("no number" in each for each in problems(caplog))
+    assert not list(tmp_path.rglob(".probe*"))
 
 
 def test_a_fork_of_the_job_leaves_the_recording_to_it(tmp_path):

@@ -42,3 +42,13 @@ def test_a_file_that_is_gone_is_noticed(tmp_path):
     assert not output.is_there()
     path.write_text("another file of that name")
     assert not output.is_there()
+
+
+def test_one_process_writes_to_a_file(tmp_path):
+    path = tmp_path / "out.jsonl"
+    first = Output(path, 4000)
+    with pytest.raises(BlockingIOError):
+        Output(path, 4000)
+    first.begin_again()
+    with pytest.raises(BlockingIOError):
+        Output(path, 4000)

@@ -233,3 +233,15 @@ def test_it_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_the_first_process_of_the_job_may_be_another_than_the_one_whose_end_is_the_end():
+    chosen = options(["out.jsonl", "--parent", "7", "--job", "5"])
+    assert (chosen.parent_pid, chosen.job_pid) == (7, 5)
+
+
+def test_a_second_sampler_of_a_file_leaves_it_to_the_first(start, wait_for, out, parsed):
+    start("--every-s", "0.1")
+    wait_for(lambda: n_lines(out) > 1)
+    assert start("--every-s", "0.1").wait(10) == 0
+    assert [line["kind"] for line in parsed(out)].count("header") == 1
