@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import tracekit
-
 if TYPE_CHECKING:
     from typing import IO
 
@@ -42,7 +40,7 @@ def _environment() -> dict[str, str]:
     """The job's, and one thread for Polars: what runs beside a job must not take its cores."""
     kept = {key: value for key, value in os.environ.items() if key not in _NOT_INHERITED}
     kept["POLARS_MAX_THREADS"] = "1"
-    root = Path(tracekit.__file__).absolute().parents[1]
+    root = Path(str(sys.modules["tracekit"].__file__)).absolute().parents[1]
     if root.name not in _INSTALLED:  # a checkout, which only the job may have on its path
         kept["PYTHONPATH"] = os.pathsep.join(filter(None, (kept.get("PYTHONPATH"), str(root))))
     return kept
