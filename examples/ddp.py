@@ -4,8 +4,8 @@ Run:
     torchrun --nproc-per-node 4 examples/ddp.py
     tracekit analyze runs/ddp
 
-The report names the last rank, which has more to compute: data-imbalance. The lengths told with
-`c.samples` tell that from a slow processor.
+The report names the last rank, which has longer sequences: sequence-length-imbalance. The lengths
+told with `c.samples` tell that from a slow processor.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Run:
     torchrun --nproc-per-node 4 examples/moe.py
     tracekit analyze runs/moe
 
-The report names the last rank, which hosts the popular expert and has more to compute than the
-others: data-imbalance.
+The report names the last rank, which hosts the popular expert and makes the others wait:
+expert-imbalance.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ Run:
     torchrun --nproc-per-node 4 examples/pipeline.py
     tracekit analyze runs/pipeline
 
-The report says that the last rank computes longer than the others, and how much communication
-nothing hides. It has no saving for certain and no name for the bubble: a stage waits in its
-receives, and who is late to a message cannot be told from its length.
+The report begins with the stage that computes longer than the others, and what equal stages buy. It
+has no name for the rest of the bubble.
 """
 
 from __future__ import annotations

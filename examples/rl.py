@@ -5,7 +5,8 @@ Run:
     tracekit analyze runs/rl
 
 The report names the last rank, for which the others wait in their update, and says that it has
-more to compute: data-imbalance. The phases are in the trace, but no finding names one yet.
+longer sequences: sequence-length-imbalance. The phases are in the trace, but no finding names one
+yet.
 """
 
 from __future__ import annotations

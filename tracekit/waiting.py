@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+WHY_LATE, LATENESS, BY_STEP = "Why it was late", "lateness", "Lateness by step"
+"""Titles of tables of evidence that a report draws, and the row that others sum to."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitedFor:

@@ -18,5 +18,5 @@ def test_longer_sequences_are_told_from_a_slow_host(here, tracekit):
     assert done.exit_code == 0
     said = " ".join(done.stdout.split())
     assert "Critical: Rank 3 makes the others wait" in said
-    assert "data-imbalance" in said
+    assert "sequence-length-imbalance" in said
     assert (here / "tracekit-demo/report.html").is_file()

@@ -20,7 +20,7 @@ _CAUSES = {
     MORE: (Cause.DATA_IMBALANCE, "it has more or bigger kernels to run"),
     LONGER_SEQUENCES: (
         Cause.SEQUENCE_LENGTH_IMBALANCE,
-        "its attention takes longer, and its matrix products do not: its sequences are longer",
+        "its attention takes longer than its matrix products explain: its sequences are longer",
     ),
     HOTTER_EXPERTS: (Cause.EXPERT_IMBALANCE, "its experts get more tokens"),
     OTHER_MODEL: (Cause.HETEROGENEOUS_DEVICE, "its GPU is of another model than its peers'"),

@@ -16,14 +16,19 @@ from tracekit.derive.averages import averages
 from tracekit.derive.cached import cached, remembered
 from tracekit.derive.instances import instances
 from tracekit.derive.kernel_kinds import COMMUNICATION
+from tracekit.derive.stages import stages
 from tracekit.derive.steps import begun_inside, spans
 from tracekit.derive.work_classes import EXPERTS, work_class
 from tracekit.schema.table import FLAG, I64, Column, Table
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tracekit.store import Run
 
 EXCHANGES = ("all_to_all", "dispatch", "combine")
+MIN_EXCHANGE_SHARE = 0.01
+"""Smaller than this against the largest exchange: ranks tell each other how many tokens come."""
 EXPERT_WORK = Table(
     "expert_work",
     "stretch of compute between two communications in one step of one rank",
@@ -51,19 +56,7 @@ def expert_layers(run: Run) -> pl.DataFrame:
     forward and backward. Where ranks of a group have other numbers of stretches in a step, it is
     one layer. By all of them; empty without experts.
     """
-    steps = list(averages(run).steps)
-    rows = pl.concat(
-        [
-            stretches(run, rank)
-            .filter(pl.col("step").is_in(steps))
-            .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
-            for rank in run.ranks
-        ]
-    ).collect()
-    if rows["n_expert_kernels"].sum():
-        rows = rows.filter(pl.col("n_expert_kernels") > 0)
-    else:
-        rows = rows.filter("is_exchanged").with_columns(expert_ns="compute_ns")
+    rows = _expert_stretches(run).filter(pl.col("expert_ns") > 0)
     layer = pl.int_range(pl.len(), dtype=pl.Int64).over("rank", "step")
     found = (
         rows.join(_groups(run), on="rank").sort("rank", "step", "stretch").with_columns(layer=layer)
@@ -76,6 +69,61 @@ def expert_layers(run: Run) -> pl.DataFrame:
         .agg(pl.col("expert_ns").sum())
         .sort("group", "step", "layer", "rank")
     )
+
+
+def other_unevenness(run: Run) -> float:
+    """How far the rank with most compute outside of experts exceeds the mean, as a share of it."""
+    rest = (
+        _expert_stretches(run)
+        .group_by("rank", "step")
+        .agg(rest_ns=(pl.col("compute_ns") - pl.col("expert_ns")).sum())
+        .join(stages(run).select("rank", "stage"), on="rank", validate="m:1")
+        .group_by("stage", "step")
+        .agg(max_ns=pl.col("rest_ns").max(), mean_ns=pl.col("rest_ns").mean())
+        .group_by("stage")
+        .agg(pl.col("max_ns", "mean_ns").sum())
+        .filter(pl.col("mean_ns") > 0)
+    )
+    most = (rest["max_ns"] / rest["mean_ns"]).max()
+    return most - 1 if isinstance(most, float) else 0.0
+
+
+@remembered
+def _expert_stretches(run: Run) -> pl.DataFrame:
+    """Stretches of the averaged steps of all ranks; `expert_ns` is all of an expert's stretch.
+
+    By name, where any kernel is an expert's by its name; else what lies between two exchanges.
+    """
+    steps = list(averages(run).steps)
+    rows = pl.concat(
+        [
+            stretches(run, rank)
+            .filter(pl.col("step").is_in(steps))
+            .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
+            for rank in run.ranks
+        ]
+    ).collect()
+    if rows["n_expert_kernels"].sum():
+        return rows
+    between_ns = pl.when("is_exchanged").then("compute_ns").otherwise(0)
+    return rows.with_columns(expert_ns=between_ns)
+
+
+def expert_extra_ns(run: Run, ranks: Collection[int]) -> float:
+    """How much longer experts of some ranks take than the median rank of their group, ns a step.
+
+    Summed over layers, of the rank with most; 0 without experts.
+    """
+    usual_ns = pl.col("expert_ns").median().over("group", "step", "layer")
+    extra = (
+        expert_layers(run)
+        .with_columns(extra_ns=pl.col("expert_ns") - usual_ns)
+        .filter(pl.col("rank").is_in(list(ranks)))
+        .group_by("rank")
+        .agg(pl.col("extra_ns").sum())
+    )
+    most_ns = extra["extra_ns"].max()
+    return float(most_ns) / max(len(averages(run).steps), 1) if isinstance(most_ns, float) else 0.0
 
 
 def _groups(run: Run) -> pl.DataFrame:
@@ -93,9 +141,11 @@ def _groups(run: Run) -> pl.DataFrame:
 
 
 def _stretches(run: Run, rank: int) -> pl.DataFrame:
+    is_large = pl.col("bytes_in") >= MIN_EXCHANGE_SHARE * pl.col("bytes_in").max()
     exchanges = (
         instances(run)
         .filter((pl.col("rank") == rank) & pl.col("operation").is_in(list(EXCHANGES)))
+        .filter(is_large.fill_null(value=True))
         .select(start_ns="start_ns", stream="stream", is_exchange=pl.lit(value=True))
         .unique(["start_ns", "stream"])
     )

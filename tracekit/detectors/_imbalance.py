@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.averages import mean_steps
+from tracekit.derive.averages import averages, mean_steps
 from tracekit.derive.causes import cause_of_slowness
 from tracekit.derive.encoder_work import ENCODER, WITH_BACKWARD, encoder_totals
+from tracekit.derive.expert_work import expert_extra_ns
 from tracekit.derive.gpu_models import models
-from tracekit.derive.work_classes import ATTENTION, EXPERTS, LINEAR, OTHER
+from tracekit.derive.work_classes import ATTENTION, EXPERTS, class_at_fault
 from tracekit.derive.work_totals import unevenness, work_totals
 from tracekit.detectors import number
 from tracekit.findings import Cause, Column, Evidence
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from tracekit.store import Run
 
 N_SHOWN = 32
-MIN_CLASS_SHARE, MAX_EVEN_SHARE = 0.7, 0.5
-"""One class of work is the cause: it holds this much of the excess, and matrix products are uneven
-by at most half as much."""
+MIN_ENCODER_SHARE = 0.7
+"""An encoder whose excess, both passes, is so much of the whole excess is its cause."""
+MIN_EXPERT_SHARE = 0.5
 _CAUSE_OF_CLASS = {
     ATTENTION: Cause.SEQUENCE_LENGTH_IMBALANCE,
     EXPERTS: Cause.EXPERT_IMBALANCE,
@@ -106,17 +107,18 @@ def cause_of_unevenness(run: Run, slow: list[int], kernels: pl.DataFrame) -> Cau
         kernels: how kernels of each rank differ from the median rank's (`differences`).
     """
     uneven = unevenness(work_totals(run))
-    found = {name: imbalance(uneven, name, 1) for name in (ATTENTION, EXPERTS, LINEAR, OTHER)}
-    excess_ns = {name: each.excess_ns for name, each in found.items() if each}
-    linear = found[LINEAR]
-    for name, cause in _CAUSE_OF_CLASS.items():
-        own = found[name]
-        is_alone = linear is None or own is None or linear.uneven <= MAX_EVEN_SHARE * own.uneven
-        if own and is_alone and own.excess_ns >= MIN_CLASS_SHARE * sum(excess_ns.values()):
-            return cause
+    longest = uneven.group_by("class").agg(pl.col("max_ns", "mean_ns").sum())
+    max_ns, mean_ns = (
+        dict(longest.select("class", name).iter_rows()) for name in ("max_ns", "mean_ns")
+    )
+    work = class_at_fault(max_ns, mean_ns)
+    if work is not None:
+        return _CAUSE_OF_CLASS[work]
+    excess_ns = sum(max_ns.values()) - sum(mean_ns.values())
+    if expert_extra_ns(run, slow) * len(averages(run).steps) >= MIN_EXPERT_SHARE * excess_ns > 0:
+        return Cause.EXPERT_IMBALANCE
     encoder = imbalance(unevenness(encoder_totals(run)), ENCODER, 1)
-    most_ns = MIN_CLASS_SHARE * sum(excess_ns.values())
-    if encoder and WITH_BACKWARD * encoder.excess_ns >= most_ns:
+    if encoder and WITH_BACKWARD * encoder.excess_ns >= MIN_ENCODER_SHARE * excess_ns:
         return Cause.MODALITY_IMBALANCE
     own_kernels = kernels.filter(pl.col("rank").is_in(slow))
     if number(own_kernels["more_ns"].sum()) >= number(own_kernels["slower_ns"].sum()):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from tracekit.derive.causes import (
     HOTTER_EXPERTS,
     LONGER_SEQUENCES,
@@ -15,8 +13,9 @@ from tracekit.derive.causes import (
     cause_of_lateness,
     reason,
 )
+from tracekit.derive.expert_work import expert_extra_ns
 from tracekit.derive.gpu_models import models
-from tracekit.derive.work_classes import ATTENTION, EXPERTS, LINEAR
+from tracekit.derive.work_classes import ATTENTION, EXPERTS, class_at_fault
 from tracekit.findings import Cause
 
 if TYPE_CHECKING:
@@ -25,10 +24,9 @@ if TYPE_CHECKING:
 
 MIN_EXPLAINED_SHARE = 0.25
 """A part that explains less than this of the lateness is not its cause."""
-MIN_CLASS_SHARE = 0.7
-"""One class of work holds this much of the extra compute: the rest is what goes with it."""
-MIN_UNEVEN, MAX_EVEN_SHARE = 0.05, 0.25
-"""Attention is longer by at least this share, and matrix products by at most a quarter of that."""
+
+MIN_EXPERT_SHARE = 0.5
+"""Experts that are longer by half of the lateness are its cause."""
 
 
 def explained(run: Run, why: WhyLate) -> tuple[Cause, str]:
@@ -43,22 +41,13 @@ def explained(run: Run, why: WhyLate) -> tuple[Cause, str]:
 
 def _in_full(run: Run, why: WhyLate, part: str) -> str:
     """Which work takes longer, where it is one class of it; whose GPU it is, where all do."""
-    extra_ns = {row["class"]: row["own_ns"] - row["peer_ns"] for row in why.kinds.to_dicts()}
-    longer = _longer(why.kinds)
-    total_ns = sum(extra_ns.values())
-    if total_ns > 0 and extra_ns.get(EXPERTS, 0.0) >= MIN_CLASS_SHARE * total_ns:
+    own_ns = dict(why.kinds.select("class", "own_ns").iter_rows())
+    work = class_at_fault(own_ns, dict(why.kinds.select("class", "peer_ns").iter_rows()))
+    if expert_extra_ns(run, why.ranks) >= MIN_EXPERT_SHARE * why.late_ns:
         return HOTTER_EXPERTS
-    attention, linear = longer.get(ATTENTION, 0.0), longer.get(LINEAR, 0.0)
-    is_uneven = attention >= MIN_UNEVEN and linear <= MAX_EVEN_SHARE * attention
-    if is_uneven and extra_ns[ATTENTION] >= MIN_CLASS_SHARE * total_ns:
-        return LONGER_SEQUENCES
+    if work is not None:
+        return {EXPERTS: HOTTER_EXPERTS, ATTENTION: LONGER_SEQUENCES}[work]
     return OTHER_MODEL if part == SLOWER and _differs(run, why) else part
-
-
-def _longer(kinds: pl.DataFrame) -> dict[str, float]:
-    """How much longer each class of work took than the peer's, as a share of that."""
-    both = kinds.filter(pl.col("peer_ns") > 0)
-    return dict(both.select("class", pl.col("own_ns") / pl.col("peer_ns") - 1).iter_rows())
 
 
 def _differs(run: Run, why: WhyLate) -> bool:

@@ -8,12 +8,10 @@ import polars as pl
 
 from tracekit.findings import Column, Evidence
 from tracekit.units import Unit
+from tracekit.waiting import BY_STEP, LATENESS, WHY_LATE
 
 if TYPE_CHECKING:
     from tracekit.derive.why_late import WhyLate
-
-WHY_LATE, LATENESS, BY_STEP = "Why it was late", "lateness", "Lateness by step"
-"""Titles of tables that a report draws, and the row that others sum to."""
 
 
 def by_rank(calls: pl.DataFrame, late: pl.DataFrame) -> Evidence:

@@ -11,8 +11,8 @@ Formula:
 
 Threshold:
     Found when measured is at least `min_step_share`, LI − 1 at least `min_uneven`, and the LI − 1
-    of matrix products outside of experts at most `max_even_share` of it: a slow device is slow in
-    those too. Skipped where ranks exchange no tokens.
+    of all compute outside of experts at most `max_even_share` of it: a slow device is slow in that
+    too. Skipped where ranks exchange no tokens.
 
 Evidence:
     Experts' time by rank, and in how many layers a rank was the longest; the worst layers.
@@ -37,12 +37,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tracekit.derive.averages import averages, mean_steps
-from tracekit.derive.expert_work import expert_layers
+from tracekit.derive.expert_work import expert_layers, other_unevenness
 from tracekit.derive.savings import saving
-from tracekit.derive.work_classes import LINEAR
-from tracekit.derive.work_totals import unevenness, work_totals
 from tracekit.detectors import Detector, finding, number, skipped
-from tracekit.detectors._imbalance import imbalance, waiting_ns
+from tracekit.detectors._imbalance import waiting_ns
 from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Status
 from tracekit.schema import COLLECTIVES
 from tracekit.units import Quantity, Unit, limit, text
@@ -81,8 +79,6 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     layers = layers.filter(group=worst)
     excess_ns = number(layers["excess_ns"].sum()) / n_steps
     uneven = number(layers["excess_ns"].sum()) / max(number(layers["mean_ns"].sum()), 1.0)
-    linear = imbalance(unevenness(work_totals(run)), LINEAR, n_steps)
-    linear_uneven = linear.uneven if linear else 0.0
     share = min(excess_ns / step_ns, 1.0)
     shown: dict[str, Any] = {
         "measured": Quantity(share, Unit.SHARE),
@@ -93,7 +89,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     is_found = (
         share >= limits.min_step_share
         and uneven >= limits.min_uneven
-        and linear_uneven <= limits.max_even_share * uneven
+        and other_unevenness(run) <= limits.max_even_share * uneven
     )
     if not is_found:
         return (finding(DETECTOR, Status.CLEAR, **shown),)

@@ -173,6 +173,8 @@ def _why_not(means: pl.DataFrame, *, is_comparable: bool) -> str:
             "the windows of the ranks may hold different work. Mark steps (prof.step() of "
             "torch.profiler writes ProfilerStep#N) and record the same steps on all ranks."
         )
+    if means["stage"].is_unique().all():
+        return "every rank is a stage of a pipeline of its own: stage-imbalance compares them."
     if number(means["compute_ns"].max()) <= 0:
         return "no compute kernels in the averaged steps. Record with CUDA activity on."
     return ""
