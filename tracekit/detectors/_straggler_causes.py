@@ -36,7 +36,7 @@ def explained(run: Run, why: WhyLate) -> tuple[Cause, str]:
     part, extra_ns = str(why.parts["part"][0]), float(why.parts["extra_ns"][0])
     if part in (SLOWER, MORE):
         part = _in_full(run, why, part)
-    return cause_of_lateness(run, part), reason(part, extra_ns)
+    return cause_of_lateness(run, part), reason(run, part, extra_ns)
 
 
 def _in_full(run: Run, why: WhyLate, part: str) -> str:

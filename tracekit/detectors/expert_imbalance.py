@@ -10,7 +10,8 @@ Formula:
     is largest. LI = Σ max / Σ mean.
 
 Threshold:
-    Found when measured is at least `min_step_share`, LI − 1 at least `min_uneven`, and the LI − 1
+    Found when measured is at least `min_step_share`, LI − 1 at least `min_uneven`
+    (`min_host_uneven` without a device), and the LI − 1
     of all compute outside of experts at most `max_even_share` of it: a slow device is slow in that
     too. Skipped where ranks exchange no tokens.
 
@@ -40,7 +41,7 @@ from tracekit.derive.averages import averages, mean_steps
 from tracekit.derive.expert_work import expert_layers, other_unevenness
 from tracekit.derive.savings import saving
 from tracekit.detectors import Detector, finding, number, skipped
-from tracekit.detectors._imbalance import waiting_ns
+from tracekit.detectors._imbalance import least_uneven, waiting_ns
 from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Status
 from tracekit.schema import COLLECTIVES
 from tracekit.units import Quantity, Unit, limit, text
@@ -61,6 +62,9 @@ class Limits:
     min_step_share: float = limit(0.02, Unit.SHARE, "Less than 2 % of a step is not worth a look.")
     min_uneven: float = limit(
         0.1, Unit.SHARE, "Balanced experts differ by some per cent from layer to layer."
+    )
+    min_host_uneven: float = limit(
+        0.25, Unit.SHARE, "Without a device, threads share processors: a control run shows 20 %."
     )
     max_even_share: float = limit(
         0.5, Unit.SHARE, "A slow device is as slow outside of its experts as in them."
@@ -88,7 +92,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     }
     is_found = (
         share >= limits.min_step_share
-        and uneven >= limits.min_uneven
+        and uneven >= least_uneven(run, limits)
         and other_unevenness(run) <= limits.max_even_share * uneven
     )
     if not is_found:

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import averages, breakdowns
 from tracekit.derive.host_causes import HOST_OTHER
 from tracekit.derive.savings import saving
@@ -74,6 +75,9 @@ class Limits:
 
 def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     """One finding for the run."""
+    if not has_device_events(run):
+        why = "without a device, a training thread that has no processor looks paused"
+        return (skipped(DETECTOR, f"{why}. {DETECTOR.how}"),)
     is_pause = (pl.col("class") == HOST_OTHER) & (pl.col("host_ns") >= limits.min_pause_ns)
     rows = stalled(run, is_pause)
     if rows.is_empty():

@@ -9,7 +9,8 @@ Formula:
     over averaged steps, of the encoder and of all other compute. Measured: Σ excess / (steps · T).
 
 Threshold:
-    Found when measured is at least `min_step_share`, LI of the encoder − 1 at least `min_uneven`,
+    Found when measured is at least `min_step_share`, LI of the encoder − 1 at least `min_uneven`
+    (`min_host_uneven` without a device),
     and LI of the rest − 1 at most `max_even_share` of that (its backward pass is in the rest).
     Skipped where no span names an encoder.
 
@@ -39,7 +40,13 @@ from tracekit.derive.encoder_work import ENCODER, REST, WITH_BACKWARD, encoder_t
 from tracekit.derive.savings import saving
 from tracekit.derive.work_totals import unevenness
 from tracekit.detectors import Detector, finding, number, skipped
-from tracekit.detectors._imbalance import at_fault, by_rank, imbalance, waiting_ns
+from tracekit.detectors._imbalance import (
+    at_fault,
+    by_rank,
+    imbalance,
+    least_uneven,
+    waiting_ns,
+)
 from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Published, Status
 from tracekit.units import Quantity, Unit, limit, text
 
@@ -55,6 +62,9 @@ class Limits:
 
     min_step_share: float = limit(0.02, Unit.SHARE, "Less than 2 % of a step is not worth a look.")
     min_uneven: float = limit(0.1, Unit.SHARE, "Equal batches differ by some per cent.")
+    min_host_uneven: float = limit(
+        0.25, Unit.SHARE, "Without a device, threads share processors: a control run shows 20 %."
+    )
     max_even_share: float = limit(
         0.5, Unit.SHARE, "A slow device is as slow in the language model as in the encoder."
     )
@@ -81,7 +91,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     }
     is_found = (
         share >= limits.min_step_share
-        and encoder.uneven >= limits.min_uneven
+        and encoder.uneven >= least_uneven(run, limits)
         and rest_uneven <= limits.max_even_share * encoder.uneven
     )
     if not is_found:

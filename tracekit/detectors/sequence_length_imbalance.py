@@ -12,7 +12,8 @@ Formula:
     correlation of attention with the sum of their squares over ranks and steps.
 
 Threshold:
-    Found when measured is at least `min_step_share`, LI of attention − 1 at least `min_uneven`, and
+    Found when measured is at least `min_step_share`, LI of attention − 1 at least `min_uneven`
+    (`min_host_uneven` without a device), and
     LI of matrix products − 1 at most `max_even_share` of that: what is slower in all classes is no
     matter of lengths.
 
@@ -43,7 +44,13 @@ from tracekit.derive.savings import saving
 from tracekit.derive.work_classes import ATTENTION, LINEAR
 from tracekit.derive.work_totals import unevenness, work_totals
 from tracekit.detectors import Detector, finding, number, skipped
-from tracekit.detectors._imbalance import at_fault, by_rank, imbalance, waiting_ns
+from tracekit.detectors._imbalance import (
+    at_fault,
+    by_rank,
+    imbalance,
+    least_uneven,
+    waiting_ns,
+)
 from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Published, Status
 from tracekit.units import Quantity, Unit, limit, text
 
@@ -60,6 +67,9 @@ class Limits:
     min_step_share: float = limit(0.02, Unit.SHARE, "Less than 2 % of a step is not worth a look.")
     min_uneven: float = limit(
         0.1, Unit.SHARE, "Attention of equal batches differs by some per cent between ranks."
+    )
+    min_host_uneven: float = limit(
+        0.25, Unit.SHARE, "Without a device, threads share processors: a control run shows 20 %."
     )
     max_even_share: float = limit(
         0.5, Unit.SHARE, "Matrix products grow with the length, attention with its square."
@@ -86,7 +96,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     }
     is_found = (
         share >= limits.min_step_share
-        and attention.uneven >= limits.min_uneven
+        and attention.uneven >= least_uneven(run, limits)
         and linear_uneven <= limits.max_even_share * attention.uneven
     )
     if not is_found:
