@@ -66,13 +66,13 @@ def main(
     try:
         folder = folder_of(asked.folder)
         with closing(Record(folder, asked.host)) as record:
+            if not record.is_ours:
+                text = f"Another process records the clock of {asked.host} already\n"
+                sys.stderr.write(text)
             if asked.serve:
                 _serve(asked, job, folder, record, now_ns)
-            else:
+            elif record.is_ours:
                 _ask(asked, job, folder, record, now_ns)
-    except BlockingIOError:
-        sys.stderr.write(f"Another process records the clock of {asked.host} already\n")
-        return 0
     except OSError as error:
         sys.stderr.write(f"The clock of {asked.host} is not recorded: {error}\n")
         return 1

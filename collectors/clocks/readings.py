@@ -91,26 +91,32 @@ def _try(kind: str, asker: Asker, deadline_s: float) -> Reading:
 
 
 class Record:
-    """A host's file of readings, held by one process at a time."""
+    """A host's file of readings, held by one process at a time: others write nothing.
+
+    Where no launcher counts the ranks of a host, each of them may start one; so the reference
+    serves whether it records or not.
+    """
 
     def __init__(self, folder: Path, host: str) -> None:
         """Open the file, to append to it.
 
         Raises:
-            BlockingIOError: another process records the clock of this host.
+            OSError: it cannot be opened.
         """
         self._host = host
         self._file = (folder / f"host={host}.jsonl").open("a", encoding="utf-8")
+        self.is_ours = True
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._file.close()
-            raise
+            self.is_ours = False
         except OSError:
             pass  # a file system without locks; two processes would write each line twice
 
     def write(self, found: Reading, now_ns: Callable[[], int] = time.time_ns) -> None:
         """Append a line: the host, the reading, and both clocks of this moment."""
+        if not self.is_ours:
+            return
         said = {"host": self._host, **asdict(found), "pair": asdict(clock_pair(now_ns))}
         self._file.write(json.dumps(said) + "\n")
         self._file.flush()

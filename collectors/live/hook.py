@@ -130,6 +130,8 @@ class Collection:
         self._steps: Steps | None = None
         self._watchdog: Watchdog | None = None
         self._beside: Beside | None = None
+        self._is_inside = False
+        """Whether step() is at work; at its start, whether Ctrl-C kept the last one from ending."""
         self._step_began_ns = 0
         self._said: set[str] = set()
 
@@ -152,7 +154,12 @@ class Collection:
     def step(self) -> None:
         """The current step has ended. Call it once a step, on every rank."""
         if not self._is_off and self._pid == os.getpid():
-            self._advance(time.perf_counter_ns() - self._step_began_ns)
+            if self._is_inside:
+                log.warning("tracekit: recording is given up: step() was interrupted")
+                with self._quiet("recording is given up"):
+                    self._give_up()
+            else:
+                self._advance(time.perf_counter_ns() - self._step_began_ns)
         self._step_began_ns = time.perf_counter_ns()
 
     def samples(self, lengths: Iterable[int], *, modality: str | None = None) -> None:
@@ -188,8 +195,7 @@ class Collection:
         return quiet(what, undo, self._said)
 
     def _begin(self, step: int = 0) -> None:
-        """Start recording; the current step is this one. Until all of it has worked, it is off."""
-        self._is_off = True
+        """Start recording; the current step is this one."""
         with self._quiet("recording could not begin", self._give_up):
             who = identity(self._given.rank, self._given.world_size)
             folder = claimed(self._run_dir, who.rank, self._given.attempt, job_key())
@@ -202,23 +208,26 @@ class Collection:
             with quiet("devices and clocks are not sampled"):
                 self._beside = Beside(folder, who, every_s=self._wanted.telemetry_every_s)
             self._recording.begin()
-            self._is_off = False
 
     def _advance(self, dur_ns: int) -> None:
+        self._is_inside = True
         if self._recording is None:
             self._begin(step=1)
-            return
-        self._is_off = True
-        with self._quiet("recording is given up", self._give_up):
-            if self._steps is not None:
-                self._steps.end(self._recording.step, dur_ns)
-            if self._watchdog is not None:
-                self._watchdog.step()
-            if self._recording.on_step(dur_ns) and self._watchdog is not None:
-                self._watchdog.save()
-            self._is_off = False
+        else:
+            with self._quiet("recording is given up", self._give_up):
+                self._end_step(self._recording, dur_ns)
+        self._is_inside = False
+
+    def _end_step(self, recording: Recording, dur_ns: int) -> None:
+        if self._steps is not None:
+            self._steps.end(recording.step, dur_ns)
+        if self._watchdog is not None:
+            self._watchdog.step()
+        if recording.on_step(dur_ns) and self._watchdog is not None:
+            self._watchdog.save()
 
     def _give_up(self) -> None:
+        self._is_off = True
         self._close_beside()
         if self._recording is not None:
             self._recording.give_up()

@@ -80,7 +80,7 @@ class StepProfiler:
                 )
                 self._profile.step_num = first - 1  # marks carry the loop's own numbers
                 self._profile.start()
-        except Exception:
+        except BaseException:  # Ctrl-C, too
             self._turn.end()
             raise
 

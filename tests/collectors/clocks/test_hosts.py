@@ -220,6 +220,13 @@ def test_one_process_records_a_host(hosts):
     assert [each["kind"] for each in first.end()] == ["start", "end"]
 
 
+def test_a_reference_whose_host_another_process_records_serves_all_the_same(hosts):
+    first = hosts.start("first")  # as another rank of that host does without a launcher
+    hosts.start("first", "--serve")
+    assert any(each["reference"] == "first" for each in hosts.start("second").wait_for(1))
+    assert first.wait_for(1)[0]["offset"] is not None
+
+
 def test_a_folder_that_cannot_be_written_ends_with_1(hosts, tmp_path):
     (tmp_path / "run").write_text("a file", "utf-8")
     assert hosts.start("first", "--serve").process.wait(10) == 1

@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -305,6 +306,25 @@ def test_a_probe_that_fails_leaves_no_file(tmp_path, caplog, monkeypatch):
     trained(tmp_path)
     assert any("no number" in each for each in problems(caplog))
     assert not list(tmp_path.rglob(".probe*"))
+
+
+def test_a_step_that_was_interrupted_ends_the_recording_alone(tmp_path, caplog, monkeypatch):
+    recorded = recording.Recording.on_step
+
+    def interrupted(self, dur_ns):
+        if self.step == 2:
+            self.step += 1
+            raise KeyboardInterrupt
+        return recorded(self, dur_ns)
+
+    monkeypatch.setattr(recording.Recording, "on_step", interrupted)
+    with tracekit.collect(tmp_path, rank=0, telemetry_every_s=None) as c:
+        for _ in range(20):
+            work()
+            with suppress(KeyboardInterrupt):
+                c.step()
+        assert c._steps is None
+    assert problems(caplog) == ["tracekit: recording is given up: step() was interrupted"]
 
 
 def test_a_fork_of_the_job_leaves_the_recording_to_it(tmp_path):
