@@ -116,17 +116,25 @@ def facts(run: RunFacts) -> tuple[tuple[str, str], ...]:
     shown_models = ", ".join(models[:3]) + (
         f" and {len(models) - 3} more" if len(models) > 3 else ""
     )
-    error_ns = run.clock_error_ns
     layout = " \u00d7 ".join(f"{key.upper()} {value}" for key, value in run.layout.items())
     pairs = (
         ("Ranks", f"{n_ranks:,} of {run.world_size:,} analysed"),
         ("Devices", _devices(run, shown_models)),
         ("Mean step", text(run.step_ns, Unit.NS) if run.steps else "no step found"),
         ("Steps averaged", f"{n_averaged:,} of {len(run.steps):,}"),
-        ("Clocks", "not aligned") if error_ns is None else ("Clock error", text(error_ns, Unit.NS)),
+        _clocks(run),
         ("Layout", layout),
     )
     return tuple((label, value) for label, value in pairs if value)
+
+
+def _clocks(run: RunFacts) -> tuple[str, str]:
+    """Whether times of ranks can be compared, and how far off they may be; nothing of one rank."""
+    if run.clock_error_ns is None:
+        return "Clocks", "not aligned" if len(run.ranks) > 1 else ""
+    if run.clock_error_ns == 0:
+        return "Clocks", "one for all ranks"
+    return "Clock error", text(run.clock_error_ns, Unit.NS)
 
 
 def _devices(run: RunFacts, shown_models: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tracekit.findings import (
@@ -28,6 +30,16 @@ from tracekit.findings import (
     Status,
 )
 from tracekit.units import Quantity, Unit
+from tracekit.waiting import (
+    LATENESS,
+    WHY_LATE,
+    Arrival,
+    Meeting,
+    RankWaiting,
+    StepLateness,
+    WaitedFor,
+    Waiting,
+)
 
 MS = 1_000_000
 SCRIPT = "</script><script>document.title='pwned'</script>"
@@ -89,6 +101,101 @@ def run_facts(n_ranks, steps, averaged, **changes):
     return RunFacts(**(facts | changes))
 
 
+def why_late(part="input-pipeline"):
+    """25 - 4 - 1 = 20 ms."""
+    return Evidence(
+        WHY_LATE,
+        (
+            Column("part"),
+            Column("this rank, a step", Unit.NS),
+            Column("median peer, a step", Unit.NS),
+            Column("more than the peer", Unit.NS),
+        ),
+        (
+            (part, 30.0 * MS, 5.0 * MS, 25.0 * MS),
+            ("launch latency", 1.0 * MS, 2.0 * MS, -1.0 * MS),
+            ("copies", 0.0, 4.0 * MS, -4.0 * MS),
+            (LATENESS, None, None, 20.0 * MS),
+        ),
+    )
+
+
+def meeting(n_ranks, late=5, **changes):
+    """All enter within their number in µs, the late one 20 ms after rank 0; 5 ms of transfer."""
+    entered_ns = {rank: 20 * MS if rank == late else rank * 1000 for rank in range(n_ranks)}
+    facts = {
+        "culprit": late,
+        "step": 1,
+        "group": "default_pg",
+        "operation": "all_reduce",
+        "start_ns": 100 * MS,
+        "error_ns": 12_000,
+        "transfer_ns": 5 * MS,
+        "is_aligned": True,
+        "arrivals": tuple(
+            Arrival(rank=rank, entered_ns=entered_ns[rank], left_ns=25 * MS, is_late=rank == late)
+            for rank in sorted(entered_ns, key=lambda rank: entered_ns[rank])
+        ),
+    }
+    return Meeting(**(facts | changes))
+
+
+def waiting_of(n_ranks, steps, late=5, n_stages=1, **changes):
+    """The late rank makes every other one wait 20 ms a step: in every step, by 20 ms."""
+    others = [rank for rank in range(n_ranks) if rank != late]
+    values = {
+        "total_per_step_ns": 20.0 * MS * len(others),
+        "matrix": tuple(
+            WaitedFor(culprit=late, victim=rank, per_step_ns=20.0 * MS) for rank in others
+        ),
+        "ranks": tuple(
+            RankWaiting(
+                rank=rank,
+                pipeline=rank - rank % n_stages,
+                stage=rank % n_stages,
+                compute_ns=70.0 * MS,
+                waiting_ns=0.0 if rank == late else 20.0 * MS,
+                caused_ns=20.0 * MS * len(others) if rank == late else 0.0,
+                late_ns=20.0 * MS if rank == late else 0.0,
+                course="fixed" if rank == late else "",
+            )
+            for rank in range(n_ranks)
+        ),
+        "by_step": tuple(
+            StepLateness(rank=late, step=step, late_ns=20.0 * MS, caused_ns=20.0 * MS * len(others))
+            for step in steps
+        ),
+        "meetings": (meeting(n_ranks, late), meeting(n_ranks, late, step=2, is_aligned=False)),
+    }
+    return Waiting(**(values | changes))
+
+
+def large_waiting():
+    """About as much as a result may hold of 1,024 ranks: 4,000 pairs, 64 late ranks, 3 meetings.
+
+    Rank 700 makes all others wait 20 ms, ranks 0, 16, 32 … the 48 after them 1 to 3 ms.
+    """
+    pairs = [
+        WaitedFor(culprit=rank, victim=victim, per_step_ns=(1.0 + victim % 3) * MS)
+        for rank in range(0, 1024, 16)
+        for victim in range(rank + 1, min(rank + 49, 1024))
+    ]
+    waiting = waiting_of(1024, range(1, 19), late=700, n_stages=4)
+    by_step = [
+        StepLateness(rank=rank, step=step, late_ns=(1.0 + rank % 5) * MS, caused_ns=1.0 * MS)
+        for rank in range(0, 63 * 16, 16)
+        for step in range(1, 19)
+    ]
+    one = meeting(256, late=200)
+    return replace(
+        waiting,
+        total_per_step_ns=30_000.0 * MS,
+        matrix=(*waiting.matrix, *pairs)[:4096],
+        by_step=(*waiting.by_step, *by_step),
+        meetings=(one, one, replace(one, is_aligned=False)),
+    )
+
+
 def straggler_finding(subject="rank 5", rank=5, n_ranks=8):
     return Finding(
         id="straggler-rank",
@@ -128,6 +235,7 @@ def straggler_finding(subject="rank 5", rank=5, n_ranks=8):
                     for r in range(min(n_ranks, 8))
                 ),
             ),
+            why_late(),
         ),
         scope=Scope(
             victims=tuple(r for r in range(n_ranks) if r != rank),
@@ -264,6 +372,7 @@ def straggler():
         efficiency=EFFICIENCY,
         quality=quality,
         whole=tuple(parts(rank, None, compute=240, waiting=80, idle=65) for rank in range(8)),
+        waiting=waiting_of(8, (1, 2), n_stages=4),
     )
 
 
@@ -321,7 +430,7 @@ def hostile():
     )
     findings = tuple(
         Finding(
-            id=f"straggler-{status}",
+            id="straggler-rank" if status is Status.FOUND else f"straggler-{status}",
             subject=text,
             status=status,
             title=text,
@@ -337,7 +446,10 @@ def hostile():
                 gpu_hours_per_day=Range(1.0, 2.0),
                 assumes=text,
             ),
-            evidence=(Evidence(text, tuple(Column(t) for t in HOSTILE), (HOSTILE, HOSTILE)),),
+            evidence=(
+                Evidence(text, tuple(Column(t) for t in HOSTILE), (HOSTILE, HOSTILE)),
+                why_late(text),
+            ),
             why=text,
         )
         for status in Status
@@ -361,6 +473,12 @@ def hostile():
             ),
             others=HOSTILE,
         ),
+        waiting=waiting_of(
+            2,
+            (1,),
+            late=1,
+            meetings=tuple(meeting(2, late=1, group=t, operation=t) for t in HOSTILE),
+        ),
     )
 
 
@@ -377,4 +495,5 @@ def large():
         headline=HEADLINE,
         efficiency=EFFICIENCY,
         whole=tuple(parts(rank, None, compute=1200, waiting=400, idle=300) for rank in range(1024)),
+        waiting=large_waiting(),
     )

@@ -90,9 +90,17 @@ def test_why_no_device_was_recorded_is_said_where_the_capture_tells(single, stra
     assert notices(replace(single, quality=(info,)))[0] == HOST_SENTENCE
 
 
-def test_clocks_that_are_not_aligned_are_called_so(single, straggler):
-    assert dict(facts(single.run))["Clocks"] == "not aligned"
-    assert dict(facts(straggler.run))["Clock error"] == "12 \u00b5s"
+def test_what_is_known_of_the_clocks_is_said(straggler):
+    def with_error(error_ns):
+        return dict(facts(replace(straggler.run, clock_error_ns=error_ns)))
+
+    assert with_error(12_000.0)["Clock error"] == "12 \u00b5s"
+    assert with_error(None)["Clocks"] == "not aligned"
+    assert with_error(0.0)["Clocks"] == "one for all ranks"
+
+
+def test_one_rank_has_no_clock_to_be_aligned_with(single):
+    assert {"Clocks", "Clock error"} & dict(facts(single.run)).keys() == set()
 
 
 def test_many_gpu_models_are_counted(straggler):

@@ -8,6 +8,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -100,6 +101,16 @@ def test_the_page_never_scrolls_sideways(opened, name, width):
     assert driver.execute_script("return document.documentElement.scrollWidth") <= width
 
 
+def test_bars_of_waiting_are_seen_on_a_phone(opened):
+    driver = opened("straggler", width=390)
+    script = """return ['.flow', '.arrivals'].map(name => {
+        const frame = document.querySelector(name).closest('.scroll').getBoundingClientRect();
+        const bar = document.querySelector(`${name} .track`).getBoundingClientRect();
+        return bar.width > 100 && bar.right <= frame.right;
+    })"""
+    assert driver.execute_script(script) == [True, True]
+
+
 def test_saving_and_cure_hang_beside_their_labels(opened):
     driver = opened("straggler", width=700)
     script = """return [...document.querySelectorAll('.labelled')].map(line => {
@@ -135,6 +146,39 @@ def test_buttons_switch_the_heat_map(opened):
     assert texts(driver, "#view-caption") == [
         "Share of the step in which nothing runs on the device."
     ]
+
+
+def readout(driver, section):
+    return texts(driver, f"#{section} .readout")[0]
+
+
+def test_a_cell_says_its_sentence_on_hover(opened):
+    driver = opened("straggler")
+    cell = driver.find_element(By.CSS_SELECTOR, "#who-waits-for-whom td[class]")
+    ActionChains(driver).move_to_element(cell).perform()
+    assert cell.get_attribute("title") == "rank 5 made rank 0 wait 20 ms a step"
+    assert readout(driver, "who-waits-for-whom") == "rank 5 made rank 0 wait 20 ms a step"
+
+
+def test_cells_are_walked_by_arrow_keys(opened):
+    driver = opened("straggler")
+    first = driver.find_element(By.CSS_SELECTOR, "#compute-of-ranks td[tabindex='0']")
+    first.send_keys(Keys.ARROW_RIGHT)
+    driver.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
+    # One to the right of rank 0 and one down, in pipelines of four.
+    said = "Rank 5, stage 1: computes 70 ms, waits 0 ns and makes others wait 140 ms"
+    assert readout(driver, "compute-of-ranks") == f"{said}, in the mean step"
+    driver.switch_to.active_element.send_keys(Keys.ARROW_DOWN)  # The last row: it stays there.
+    assert driver.switch_to.active_element.text.startswith("70 ms")
+    n_stops = "return document.querySelectorAll('#compute-of-ranks td[tabindex=\"0\"]').length"
+    assert driver.execute_script(n_stops) == 1
+
+
+def test_a_cell_without_a_value_says_so(opened):
+    driver = opened("large")
+    cell = driver.find_element(By.CSS_SELECTOR, "#who-waits-for-whom tr[data-rank='0'] td.hx")
+    driver.execute_script("arguments[0].click()", cell)
+    assert readout(driver, "who-waits-for-whom") == "rank 0 and ranks 64\u201379: no waiting"
 
 
 def test_the_filter_applies_to_charts_and_tables(opened):

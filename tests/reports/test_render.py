@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tracekit.reports.render import report_html, section_modules, write_report
+from tracekit.reports.render import report_html, write_report
 
 MAX_BYTES = 6_000_000
 
@@ -55,7 +55,7 @@ def test_the_policy_admits_no_network_and_only_the_scripts_of_the_page(page):
     admitted = set(re.findall(r"'sha256-([^']+)'", policy))
     run = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
     digests = {base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in run}
-    assert len(run) == 2
+    assert len(run) == 3
     assert digests <= admitted
 
 
@@ -64,6 +64,7 @@ def test_every_script_of_a_hostile_page_is_ours(hostile):
     opened = re.findall(r"<script[^>]*>", page)
     assert sorted(opened) == sorted(
         [
+            "<script>",
             "<script>",
             "<script>",
             '<script type="application/json" id="figure-bars">',
@@ -87,7 +88,7 @@ def test_every_link_of_the_page_has_a_target(page):
     ids = set(re.findall(r'\sid="([^"]+)"', markup))
     links = re.findall(r'<a [^>]*href="#([^"]+)"', markup)
     assert set(links) <= ids
-    assert len(links) > len(section_modules()) // 2
+    assert len(links) > markup.count("<section id=")
 
 
 def test_a_page_without_charts_carries_no_chart_library(single):
