@@ -23,7 +23,7 @@ MAX_LINES = 64
 
 HOW_TO_READ = (
     "A row is a rank that comes late to collectives, a column one that waits there with nothing "
-    "else to do; the first row is the rank to look at."
+    "else to do. Look at the rank of the first row; where all rows are alike, ranks take turns."
 )
 
 

@@ -93,10 +93,14 @@ def _figure(finding: Finding, evidence: Evidence) -> Markup:
     ).format(
         anchor=anchor(finding),
         title=name(finding.title, 160),
-        label=f"Parts of the lateness of {finding.subject[:120] or 'the late rank'}, per step",
+        label=f"Parts of the lateness of {_who(finding)}, per step",
         zero=_percent(0.0, (low, high)),
         body=body,
     )
+
+
+def _who(finding: Finding) -> str:
+    return f"rank {finding.ranks[0]}" if len(finding.ranks) == 1 else "the late ranks"
 
 
 def _largest_first(parts: Sequence[Extra]) -> list[Extra]:

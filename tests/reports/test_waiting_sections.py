@@ -112,6 +112,13 @@ def test_bars_of_a_late_rank_start_where_the_last_one_ended_and_end_at_the_laten
         "lateness 20 ms \u2013 \u2013",
     ]
     assert 'href="#finding/straggler-rank/rank%205"' in body
+    assert "<caption>Parts of the lateness of rank 5, per step</caption>" in body
+
+
+def test_ranks_that_are_late_in_turn_are_named_together(straggler):
+    finding = replace(straggler.findings[-1], ranks=(1, 2), subject="rotating")
+    body = why_late.render(replace(straggler, findings=(finding,)))
+    assert "Parts of the lateness of the late ranks, per step" in body
 
 
 def test_the_smallest_of_many_parts_are_drawn_as_one_and_still_add_up(straggler):
