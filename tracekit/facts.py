@@ -87,8 +87,6 @@ class Facts:
     layout: Layout = field(default_factory=Layout)
     versions: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
-    clocks: tuple[ClockPair, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.collectors.clocks.addresses import addresses
-from tracekit.collectors.clocks.parent import Parent
 from tracekit.collectors.clocks.ping import TOKEN_BYTES
 from tracekit.collectors.clocks.readings import Asker, Record, own_reading, reading
 from tracekit.collectors.clocks.rendezvous import Reference, folder_of, publish, withdraw
 from tracekit.collectors.clocks.server import Server
+from tracekit.collectors.telemetry.parent import Parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -66,17 +66,6 @@ class Offset:
     n: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """An offset that drifts from `at_ns` on. The error holds between its two measurements."""
-
-    at_ns: int
-    offset_ns: int
-    drift_ppb: float
-    error_ns: int
-    drift_error_ppb: float
-
-
 def measure(
     address: tuple[str, int],
     token: bytes,
@@ -148,22 +137,3 @@ def estimate(exchanges: Sequence[Exchange]) -> Offset:
         min_delay_ns=kept[0].delay_ns,
         n=len(sound),
     )
-
-
-def line(first: Offset, last: Offset) -> Line | None:
-    """The offset between two measurements, null where the second is not later than the first."""
-    span_ns = last.at_ns - first.at_ns
-    if span_ns <= 0:
-        return None
-    return Line(
-        at_ns=first.at_ns,
-        offset_ns=first.offset_ns,
-        drift_ppb=(last.offset_ns - first.offset_ns) / span_ns * 1e9,
-        error_ns=max(first.error_ns, last.error_ns),
-        drift_error_ppb=(first.error_ns + last.error_ns) / span_ns * 1e9,
-    )
-
-
-def offset_at(fit: Line, at_ns: int) -> int:
-    """What to add to this host's time at that moment of its clock."""
-    return fit.offset_ns + round(fit.drift_ppb * (at_ns - fit.at_ns) / 1e9)

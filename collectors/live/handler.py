@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tracekit import facts
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from tracekit.collectors.live.arguments import Given
     from tracekit.collectors.live.identity import Identity
 
 
@@ -47,49 +47,50 @@ def trace_handler(
     Raises:
         UsageError: an argument does not fit.
     """
-    folder_of_run = arguments.folder(run_dir)
-    given = arguments.given(rank, world_size, layout, attempt)
-    where: dict[str, tuple[Path, Identity]] = {}
-
-    def handle(profile: Any) -> None:
-        with quiet("a trace is lost"):
-            if not where:
-                who = identity(given.rank, given.world_size)
-                where["it"] = claimed(folder_of_run, who.rank, given.attempt, job_key()), who
-            folder, who = where["it"]
-            describe = partial(described, who, folder, given.layout)
-            _save(profile, folder, who, describe, keeps_raw=keep_raw)
-
-    return handle
-
-
-def _save(
-    profile: Any,
-    attempt: Path,
-    who: Identity,
-    describe: Callable[[], facts.Facts],
-    *,
-    keeps_raw: bool,
-) -> None:
-    step = int(getattr(profile, "step_num", 0))
-    folder = attempt / f"step={step:08d}"
-    (folder / "raw").mkdir(parents=True, exist_ok=True)
-    path = folder / "raw" / f"rank={who.rank:06d}.json"
-    started_ns = time.time_ns()
-    profile.export_chrome_trace(str(path))
-    ended_ns = time.time_ns()
-    window = facts.Window(
-        rank=who.rank,
-        world_size=who.world_size,
-        first_step=step,
-        n_steps=0,
-        is_whole=True,
-        started_ns=started_ns,
-        ended_ns=ended_ns,
-        size_bytes=path.stat().st_size,
-        save_ns=ended_ns - started_ns,
-        clocks=(clock_pair(),),
+    return _Handler(
+        arguments.folder(run_dir),
+        arguments.given(rank, world_size, layout, attempt),
+        keeps_raw=bool(keep_raw),
     )
-    facts.write(path.with_suffix(".window.json"), window)
-    facts.write(facts_path(attempt, who.rank), describe())
-    converter.start(folder, who.rank, keeps_raw=keeps_raw)
+
+
+class _Handler:
+    """Saves each trace that it is called with; the rank is looked up at the first."""
+
+    def __init__(self, run_dir: Path, given: Given, *, keeps_raw: bool) -> None:
+        self._run_dir = run_dir
+        self._given = given
+        self._keeps_raw = keeps_raw
+        self._place: tuple[Path, Identity] | None = None
+
+    def __call__(self, profile: Any) -> None:
+        with quiet("a trace is lost"):
+            if self._place is None:
+                who = identity(self._given.rank, self._given.world_size)
+                folder = claimed(self._run_dir, who.rank, self._given.attempt, job_key())
+                self._place = folder, who
+            self._save(profile, *self._place)
+
+    def _save(self, profile: Any, attempt: Path, who: Identity) -> None:
+        step = int(getattr(profile, "step_num", 0))
+        folder = attempt / f"step={step:08d}"
+        path = folder / "raw" / f"rank={who.rank:06d}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        started_ns = time.time_ns()
+        profile.export_chrome_trace(str(path))
+        ended_ns = time.time_ns()
+        window = facts.Window(
+            rank=who.rank,
+            world_size=who.world_size,
+            first_step=step,
+            n_steps=0,
+            is_whole=True,
+            started_ns=started_ns,
+            ended_ns=ended_ns,
+            size_bytes=path.stat().st_size,
+            save_ns=ended_ns - started_ns,
+            clocks=(clock_pair(),),
+        )
+        facts.write(path.with_suffix(".window.json"), window)
+        facts.write(facts_path(attempt, who.rank), described(who, attempt, self._given.layout))
+        converter.start(folder, who.rank, keeps_raw=self._keeps_raw)

@@ -42,15 +42,15 @@ def identity(
     """
     dist = process_groups()
     launcher, numbers = launched(environment)
-    if rank is None and dist is not None:
-        rank, world_size = dist.get_rank(), dist.get_world_size()
-    if rank is None and numbers is not None:
-        rank, world_size = numbers[:2]
-    rank = rank or 0
+    known = numbers[:2] if numbers is not None else (0, 1)
+    if dist is not None:
+        known = dist.get_rank(), dist.get_world_size()
+    rank = known[0] if rank is None else rank
+    world_size = known[1] if world_size is None else world_size
     local = numbers[2] if numbers is not None else _local_rank(environment)
     return Identity(
         rank=rank,
-        world_size=max(world_size or 1, rank + 1),
+        world_size=max(world_size, rank + 1),
         local_rank=local if local is not None else _device_index() or 0,
         host=socket.gethostname(),
         launcher=launcher,

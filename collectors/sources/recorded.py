@@ -11,12 +11,13 @@ Run:
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from tracekit.collectors import Options, RankFile
 from tracekit.collectors.kineto import COLLECTOR
@@ -50,6 +51,7 @@ from tracekit.store import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+log = logging.getLogger(__name__)
 _NICE = 19
 
 
@@ -119,13 +121,22 @@ def _alone(window: WindowFolder, rank: int) -> Iterator[None]:
         hint = "Copy the folder to where it may be converted, then analyse the copy"
         raise InputError(f"{path}: cannot be written: {error.strerror}", hint=hint) from error
     with lock:
-        with suppress(OSError):  # a file system without locks; the later one overwrites the same
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        _wait_for(lock, path)
         yield
         if not any(raw.glob(f"rank={rank:06d}.json*")):
             path.unlink(missing_ok=True)
             with suppress(OSError):  # other ranks' traces wait in it
                 raw.rmdir()
+
+
+def _wait_for(lock: IO[bytes], path: Path) -> None:
+    """Take the lock. Without locks on a file system, the later of two overwrites with the same."""
+    with suppress(OSError):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log.info("%s: another process converts this rank; waiting for it", path)
+            fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def _converted(

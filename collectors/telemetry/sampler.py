@@ -15,9 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit.collectors.telemetry import amd, host, host_proc, infiniband, nvml
+from tracekit.collectors.telemetry import amd, host, infiniband, nvml
 from tracekit.collectors.telemetry.metrics import THROTTLE_REASONS, UNITS
 from tracekit.collectors.telemetry.output import Full, Output
+from tracekit.collectors.telemetry.parent import Parent
 from tracekit.collectors.telemetry.samples import (
     Source,
     UnavailableError,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FORMAT = 1
-_PROC = Path("/proc")
 _LONGEST_WAIT_NS = 10**9  # how late the end of the job is noticed at most
 
 
@@ -76,11 +76,11 @@ def run(options: Options) -> None:
     except BlockingIOError:  # every process of mp.spawn takes itself for the first of its host
         sys.stderr.write(f"Another process samples to {options.out} already\n")
         return
-    is_parent_there = watch(options.parent_pid)
+    parent = Parent(options.parent_pid)
     sources, missing = opened_sources(options)
     counts = Counts()
     first_line = json_line(header(options, sources, missing))
-    why = partial(_why, stop, is_parent_there)
+    why = partial(_why, stop, parent)
     try:
         while True:
             output.write(first_line)
@@ -127,15 +127,13 @@ def _sample(
         tick = following
 
 
-def _why(
-    stop: threading.Event, is_parent_there: Callable[[], bool], due_ns: int, output: Output
-) -> str | None:
+def _why(stop: threading.Event, parent: Parent, due_ns: int, output: Output) -> str | None:
     """Wait for a time of the monotonic clock; at once, why to end instead."""
     while True:
         left_ns = due_ns - time.monotonic_ns()
         if stop.wait(min(max(left_ns, 0), _LONGEST_WAIT_NS) / 1e9):
             return "a signal"
-        if not is_parent_there():
+        if parent.is_gone():
             return "the parent is gone"
         if not output.is_there():
             return "the file is gone"
@@ -191,25 +189,6 @@ def header(
         "units": UNITS,
         "throttle_reasons": THROTTLE_REASONS,
     }
-
-
-def watch(pid: int) -> Callable[[], bool]:
-    """Whether a process is still there: not ended, and not another one of its number."""
-
-    def born() -> str | None:
-        if (_PROC / "stat").exists():
-            words = host_proc.stat_words(_PROC, pid)
-            return words[19] if words and words[0] not in "ZX" else None
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return None
-        except PermissionError:
-            pass
-        return "some time"
-
-    first = born()
-    return lambda: first is not None and born() == first
 
 
 def be_humble() -> None:

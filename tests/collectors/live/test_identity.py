@@ -37,6 +37,12 @@ def test_what_is_given_goes_first():
     assert (who.rank, who.world_size) == (5, 8)
 
 
+def test_what_is_not_given_is_found():
+    assert identity(5, environment=TORCHRUN).world_size == 16
+    who = identity(world_size=32, environment=TORCHRUN)
+    assert (who.rank, who.world_size) == (9, 32)
+
+
 def test_only_variables_that_matter_are_kept_and_no_secret():
     kept = environment(
         {

@@ -15,6 +15,7 @@ import pytest
 from tracekit.collectors.telemetry import sampler
 from tracekit.collectors.telemetry.__main__ import options
 from tracekit.collectors.telemetry.metrics import UNITS
+from tracekit.collectors.telemetry.parent import Parent
 
 
 @pytest.fixture
@@ -196,20 +197,22 @@ def test_a_file_that_cannot_be_opened_is_an_error(tmp_path, monkeypatch):
         sampled(tmp_path / "none" / "out.jsonl", monkeypatch)
 
 
-def test_a_process_of_the_same_number_is_another(monkeypatch):
-    is_there = sampler.watch(os.getpid())
-    assert is_there()
-    words = ["S", *["0"] * 18, "12345"]
-    monkeypatch.setattr(sampler.host_proc, "stat_words", lambda *_: words)
-    assert not is_there()
+def test_a_process_of_the_same_number_is_another(tmp_path):
+    stat = tmp_path / "7/stat"
+    stat.parent.mkdir()
+    (tmp_path / "stat").write_text("")
+    stat.write_text("7 (a) b) S " + "0 " * 18 + "100 0")
+    process = Parent(7, tmp_path)
+    assert not process.is_gone()
+    stat.write_text("7 (a) b) S " + "0 " * 18 + "200 0")
+    assert process.is_gone()
 
 
-def test_without_proc_a_process_is_asked_for_by_signal(tmp_path, monkeypatch):
-    monkeypatch.setattr(sampler, "_PROC", tmp_path)
-    assert sampler.watch(os.getpid())()
+def test_without_proc_a_process_is_asked_for_by_signal(tmp_path):
+    assert not Parent(os.getpid(), tmp_path).is_gone()
     with subprocess.Popen(["true"]) as gone:
         pass
-    assert not sampler.watch(gone.pid)()
+    assert Parent(gone.pid, tmp_path).is_gone()
 
 
 def test_the_command_line():
