@@ -21,10 +21,12 @@ def build(folder: Path, seed: int, severity: float) -> Truth:
     saving_ns = recorded(job, folder).saving_ns
     if not severity:
         return Truth()
-    planted = Planted(
-        id="stage-imbalance", cause=Cause.STAGE_IMBALANCE, ranks=(6, 7), saving_ns=saving_ns
+    return Truth(
+        findings=tuple(
+            Planted(id=name, cause=Cause.STAGE_IMBALANCE, ranks=(6, 7), saving_ns=saving_ns)
+            for name in ("stage-imbalance", "straggler-rank")
+        )
     )
-    return Truth(findings=(planted,))
 
 
 SCENARIO = Scenario(id="long-last-stage", title="The last stage is the longest", build=build)

@@ -1,8 +1,9 @@
 """Which calls on different ranks are one collective: by identifier, sequence number or order.
 
 The communicator's identifier joins exactly; so does the sequence number within a group (its name
-and members). Without both, calls of one communicator pair by order, after the windows of the ranks
-have been aligned: a rank whose capture opens some calls later is shifted, not late.
+and members), except of messages. Without both, calls of one communicator pair by order, after the
+windows of the ranks have been aligned: a rank whose capture opens some calls later is shifted, not
+late.
 """
 
 from __future__ import annotations
@@ -53,15 +54,15 @@ def _instances(run: Run) -> pl.DataFrame:
     if calls.is_empty():
         return INSTANCES.empty()
     is_id = pl.col("comms_id").is_not_null()
-    is_numbered = ~is_id & pl.col("sequence").is_not_null() & (pl.col("group_key") != NO_GROUP)
+    # A rank numbers its messages to all peers together, so that both ends count differently.
+    is_message = pl.col("operation").is_in(list(POINT_TO_POINT)).fill_null(value=False)
+    is_in_group = pl.col("group_key") != NO_GROUP
+    is_numbered = ~is_id & ~is_message & pl.col("sequence").is_not_null() & is_in_group
     by_id = calls.filter(is_id).with_columns(
         instance_key=pl.format("id {}", "comms_id"), match=pl.lit("comms id")
     )
     by_sequence = calls.filter(is_numbered).with_columns(
-        instance_key=pl.format(
-            "seq {} {} {}", "group_key", pl.col("operation").is_in(list(POINT_TO_POINT)), "sequence"
-        ),
-        match=pl.lit("sequence"),
+        instance_key=pl.format("seq {} {}", "group_key", "sequence"), match=pl.lit("sequence")
     )
     rest = calls.filter(~is_id & ~is_numbered)
     by_order = (

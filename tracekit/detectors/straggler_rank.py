@@ -18,6 +18,9 @@ Threshold:
     their error, and it leads in at least `min_steps_share` of the averaged steps or comes back at
     every k-th. A rank that waited elsewhere, messages included, longer than its peers by
     `max_inherited_share` of its lateness inherited it and is not named.
+    In a pipeline each wait for a message is followed to its origin: what a rank caused while it
+    waited itself is caused by whom it waited for. Named when a rank causes `min_step_share` of a
+    step more than the median stage, and most in `min_steps_share` of the steps.
     Where another rank causes most of the waiting in each of at least three steps, one finding says
     so; waiting that spreads over all ranks is jitter and names nobody.
     Why: from the last point at which the late rank met its group to its arrival, its device
@@ -57,6 +60,7 @@ from tracekit.derive.savings import saving
 from tracekit.derive.stalls import messages
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
 from tracekit.detectors._straggler_causes import explained
+from tracekit.detectors._straggler_pipeline import caused_table, excess_waiting, late_in_pipeline
 from tracekit.detectors._straggler_seen import ASSUMES, Seen
 from tracekit.detectors._straggler_tables import by_rank, by_step, parts_of_lateness, work_by_class
 from tracekit.detectors._straggler_turns import in_turns
@@ -112,8 +116,9 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     steps = averages(run).steps
     usable = compared_calls(run)
     means = mean_steps(run)
+    in_pipeline = _in_pipeline(run, limits)
     if usable.is_empty() or means.is_empty():
-        return (skipped(DETECTOR, _NOT_COMPARED),)
+        return (in_pipeline or _even_pipeline(run, limits) or skipped(DETECTOR, _NOT_COMPARED),)
     late = with_culprit(late_calls(run).filter(pl.col("step").is_in(list(steps))))
     seen = Seen(run, late, by_instance(late), usable, means, steps)
     found = ranked_culprits(
@@ -138,7 +143,8 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     if at_fault:
         return tuple(_found(seen, row, limits) for row in at_fault)
     return (
-        _in_turns(seen, limits)
+        in_pipeline
+        or _in_turns(seen, limits)
         or _too_few(likely, limits)
         or _unseen(seen, limits)
         or _clear(seen, found, limits),
@@ -244,6 +250,32 @@ def _confidence(
         return Confidence(Level.MEDIUM, f"{what}; without a common clock{more}")
     level = Level.MEDIUM if cause is Cause.UNKNOWN else Level.HIGH
     return Confidence(level, f"{what}; two estimators on a common clock agree{more}")
+
+
+def _in_pipeline(run: Run, limits: Limits) -> Finding | None:
+    return late_in_pipeline(
+        DETECTOR,
+        run,
+        min_step_share=limits.min_step_share,
+        min_steps_share=limits.min_steps_share,
+    )
+
+
+def _even_pipeline(run: Run, limits: Limits) -> Finding | None:
+    """Clear, where nothing but messages tells who was late; None where nothing tells at all."""
+    caused = excess_waiting(run)
+    if caused.is_empty() or number(caused["caused_ns"].max()) <= 0:
+        return None
+    step_ns = number(mean_steps(run)["dur_ns"].mean())
+    share = min(max(number(caused["excess_ns"].max()), 0.0) / step_ns, 1.0)
+    return finding(
+        DETECTOR,
+        Status.CLEAR,
+        measured=Quantity(share, Unit.SHARE),
+        limit=Quantity(limits.min_step_share, Unit.SHARE),
+        confidence=Confidence(Level.MEDIUM, "messages of a pipeline, each followed to its origin"),
+        evidence=(caused_table(caused),),
+    )
 
 
 def _in_turns(seen: Seen, limits: Limits) -> Finding | None:
