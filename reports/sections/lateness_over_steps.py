@@ -39,36 +39,38 @@ def render(result: Result, /) -> Markup | None:
     ranks = sorted(late_ns, key=lambda rank: (-sum(late_ns[rank].values()), rank))[:MAX_RANKS]
     all_steps = sorted({*result.run.averaged_steps, *(s for by in late_ns.values() for s in by)})
     steps = _busiest([(step, sum(late_ns[r].get(step, 0.0) for r in ranks)) for step in all_steps])
-    courses = {each.rank: each.course for each in result.waiting.ranks}
     cut = ""
     if len(ranks) < len(late_ns):
         cut = f" Shown: the {len(ranks)} latest of {counted(len(late_ns), 'rank')}."
     if len(steps) < len(all_steps):
         cut += f" Shown: steps {steps[0]} to {steps[-1]}, the latest {len(steps)} in a row."
+    courses = {each.rank: each.course for each in result.waiting.ranks}
+    rows = tuple(
+        _row(
+            rank,
+            late_ns[rank],
+            steps,
+            _words(courses.get(rank, ""), [late_ns[rank].get(step, 0.0) for step in all_steps]),
+        )
+        for rank in ranks
+    )
     heat = Heat(
         caption="Lateness a step, summed over its collectives",
         corner="rank \u2193 step \u2192",
         aside="course",
         columns=tuple(str(step) for step in steps),
-        rows=tuple(
-            Row(
-                head=f"rank {rank}",
-                rank=rank,
-                aside=_words(
-                    courses.get(rank, ""), [late_ns[rank].get(step, 0.0) for step in all_steps]
-                ),
-                cells=tuple(
-                    Cell(late_ns[rank][step]) if late_ns[rank].get(step) else None for step in steps
-                ),
-            )
-            for rank in ranks
-        ),
+        rows=rows,
         says="{row} was late by {value} in step {column}",
         blank="{row} was not late in step {column}",
         low_ns=0.0,
         high_ns=max(ns for rank in ranks for ns in late_ns[rank].values()),
     )
     return note(HOW_TO_READ + cut) + heat_table(heat)
+
+
+def _row(rank: int, late_ns: dict[int, float], steps: Sequence[int], course: str) -> Row:
+    cells = tuple(Cell(late_ns[step]) if late_ns.get(step) else None for step in steps)
+    return Row(f"rank {rank}", rank, cells, aside=course)
 
 
 def _busiest(lateness_ns: Sequence[tuple[int, float]]) -> list[int]:

@@ -14,6 +14,7 @@ from tracekit.reports.sections import (
     capture_quality,
     checked_and_fine,
     failed_detectors,
+    method,
     not_checked,
     published,
     ranks_and_steps,
@@ -244,3 +245,20 @@ def test_published_inefficiencies_are_listed_with_what_came_of_them(healthy):
     for text in ("Zero&lt;GNN&gt;", "arXiv 2605.29346", "host-sync", "clear"):
         assert text in body
     assert published.render(replace(healthy, inefficiencies=())) is None
+
+
+@pytest.mark.parametrize(
+    ("error_ns", "sentence"),
+    [
+        (12_000.0, "The clock of the worst rank may be off by 12 µs"),
+        (0.0, "All ranks were timed by one clock."),
+        (None, "The clocks of some ranks were not aligned"),
+    ],
+)
+def test_the_method_says_how_far_clocks_may_be_off(straggler, error_ns, sentence):
+    run = replace(straggler.run, clock_error_ns=error_ns)
+    assert sentence in method.render(replace(straggler, run=run))
+
+
+def test_the_method_has_no_clocks_to_align_where_one_rank_was_read(single):
+    assert "One rank was read: there is no other clock" in method.render(single)
