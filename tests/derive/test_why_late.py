@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 
 from tracekit.derive.averages import averages
-from tracekit.derive.kernel_totals import differences
 from tracekit.derive.causes import cause_of, cause_of_lateness, cause_of_slowness
 from tracekit.derive.idle_totals import idle_by_cause
+from tracekit.derive.kernel_totals import differences
+from tracekit.derive.lateness import compared_calls, late_calls
+from tracekit.derive.why_late import why_late
 from tracekit.findings import Cause
 
 MORE = "more or bigger kernels"
@@ -79,23 +82,117 @@ def test_samples_that_not_all_ranks_told_explain_nothing(make_run, runs):
     assert differ_us(run)[3] == (200, 0, "gemm")
 
 
-def test_the_part_that_differs_most_comes_first(make_run, runs):
-    run = make_run(job(runs, lambda rank: [("gemm", 120 if rank == 3 else 100, 64)]))
-    parts = differences_from_peers(run, (3,), list(run.ranks))
-    assert parts.row(0, named=True) == {
-        "part": SLOWER,
-        "own_ns": 20_000,
-        "peer_ns": 0,
-        "extra_ns": 20_000,
-    }
-    assert set(parts["part"]) >= {SLOWER, MORE, "copies", "host-other"}
+def steps_of_collectives(runs, before, *, n_ranks=4, is_overlapped=False):
+    """Five steps of 10 ms with two all-reduces each; all leave together, 50 µs after the last came.
+
+    `before(rank, number)` lists what a rank does before each of them: kernels (name, µs, grid) or
+    ("load", µs), during which its host loads data. With `is_overlapped` compute goes on under the
+    first of the two.
+    """
+    traces = {rank: runs.Trace() for rank in range(n_ranks)}
+    for step in range(1, 6):
+        at = 10_000 * step
+        for trace in traces.values():
+            trace.step(step, at - 20, 10_000)
+        begins = dict.fromkeys(traces, at)
+        for number in range(2):
+            ends = {}
+            for rank, trace in traces.items():
+                now = begins[rank]
+                for what, dur, *grid in before(rank, number):
+                    if what == "load":
+                        trace.annotation(now, dur, "enumerate(DataLoader)#x.__next__")
+                    else:
+                        trace.kernel(now, dur, what, launched=now - 10)
+                        trace.rows["kernels"][-1]["grid_blocks"] = grid[0]
+                    now += dur
+                ends[rank] = now
+            leaves = max(ends.values()) + 50
+            for rank, trace in traces.items():
+                trace.collective(ends[rank], leaves - ends[rank], launched=ends[rank] - 10)
+                if is_overlapped and number == 0:
+                    trace.kernel(ends[rank], leaves - ends[rank] + 100, "under", launched=at - 10)
+            begins = dict.fromkeys(traces, leaves + (100 if is_overlapped and number == 0 else 0))
+    return traces
 
 
-def test_several_ranks_are_compared_with_all_others(make_run, runs):
-    run = make_run(job(runs, lambda rank: [("gemm", 140 if rank > 1 else 100, 64)]))
-    parts = differences_from_peers(run, (2, 3), list(run.ranks))
-    assert parts["part"][0] == SLOWER
-    assert parts["extra_ns"][0] == 40_000
+def why_of(run, rank):
+    """Why a rank was late over its averaged steps, in µs a step by part; and the lateness."""
+    late = late_calls(run).filter(pl.col("rank") == rank)
+    steps = averages(run).steps
+    late = late.filter(pl.col("step").is_in(list(steps)))
+    why = why_late(run, late, compared_calls(run), len(steps))
+    parts = {part: extra / 1000 for part, _, _, extra in why.parts.iter_rows() if extra}
+    assert sum(parts.values()) == pytest.approx(why.late_ns / 1000)
+    return parts, why
+
+
+def test_the_parts_of_a_lateness_sum_to_it(make_run, runs):
+    # 100 µs more of the same kernel, one kernel of 70 µs more, before the first; then 30 µs slower
+    def before(rank, number):
+        if rank != 3:
+            return [("gemm", 500, 64)]
+        return [("gemm", 530, 64)] if number else [("gemm", 600, 64), ("norm", 70, 64)]
+
+    parts, why = why_of(make_run(steps_of_collectives(runs, before)), 3)
+    assert parts == pytest.approx({SLOWER: 130, MORE: 70})
+    assert (why.late_ns, why.ranks) == (200_000, (3,))
+    assert set(why.peers) <= {0, 1, 2}
+
+
+def test_a_rank_that_loads_longer_differs_in_the_loading(make_run, runs):
+    def before(rank, number):
+        return [("load", 300 if rank == 1 and number else 40), ("gemm", 500, 64)]
+
+    parts, why = why_of(make_run(steps_of_collectives(runs, before)), 1)
+    assert parts == {"input-pipeline": 260}  # in each step, before the second one
+    assert why.parts["part"][0] == "input-pipeline"
+
+
+def test_of_two_late_arrivals_without_a_meeting_between_the_latest_counts(make_run, runs):
+    # Compute goes on under the first: 200 µs of delay show in both, and are counted once.
+    def before(rank, number):
+        return [("gemm", 700 if rank == 2 and number == 0 else 500, 64)]
+
+    traces = steps_of_collectives(runs, before, is_overlapped=True)
+    parts, why = why_of(make_run(traces), 2)
+    assert why.late_ns <= 200_000
+    assert SLOWER in parts
+
+
+def test_lateness_that_was_there_at_the_start_is_inherited(make_run, runs):
+    traces = steps_of_collectives(runs, lambda *_: [("gemm", 500, 64)])
+    for row in traces[2].rows["collectives"][1::2]:  # leaves the first by 80 µs later than others
+        row["start_ns"] += 80_000
+        row["dur_ns"] -= 80_000
+    for row in traces[2].rows["kernels"][1::2]:
+        row["start_ns"] += 80_000
+    run = make_run(traces)
+    late = late_calls(run)
+    assert set(late["rank"]) <= {2}
+
+
+def test_ranks_late_together_are_nobodys_peers(make_run, runs):
+    def before(rank, _number):
+        return [("gemm", 700 if rank > 1 else 500, 64)]
+
+    run = make_run(steps_of_collectives(runs, before))
+    steps = averages(run).steps
+    late = late_calls(run).filter(pl.col("step").is_in(list(steps)))
+    why = why_late(run, late, compared_calls(run), len(steps))
+    assert set(late["rank"]) == {2, 3}
+    assert set(why.peers) <= {0, 1}
+    assert why.late_ns == pytest.approx(2 * 100_000)  # the median of four lies between both pairs
+
+
+def test_work_is_compared_by_class(make_run, runs):
+    def before(rank, _number):
+        return [("flash_fwd", 300 if rank == 1 else 100, 64), ("gemm", 500, 64)]
+
+    _, why = why_of(make_run(steps_of_collectives(runs, before)), 1)
+    by_class = {name: (own, peer) for name, own, peer in why.kinds.iter_rows()}
+    assert by_class["attention"] == (600_000, 200_000)
+    assert by_class["linear"] == (1_000_000, 1_000_000)
 
 
 def test_idle_time_is_summed_by_rank_and_cause(make_run, runs):
@@ -123,20 +220,3 @@ def test_causes_of_parts(make_run, runs, trace):
 @pytest.mark.parametrize("part", ["input-pipeline", "allocator", "host-sync", "compilation"])
 def test_a_cause_on_the_host_keeps_its_name(make_run, trace, part):
     assert cause_of_lateness(make_run(trace), part).value == part
-
-
-def test_a_rank_that_loads_data_after_a_call_that_all_make_differs_in_the_loading(make_run, runs):
-    traces = {rank: runs.Trace() for rank in range(4)}
-    for rank, trace in traces.items():
-        for step in range(1, 6):
-            at = 1000 * step
-            load = 300 if rank == 1 else 0
-            trace.step(step, at - 1, 1000)
-            trace.kernel(at, 500, launched=at - 1)
-            trace.call(at + 10, 492, "cudaStreamSynchronize", role="sync")  # the loss is printed
-            trace.op(at + 510, load, "enumerate(DataLoader)#x.__next__")
-            trace.kernel(at + 600 + load, 10, launched=at + 590 + load)
-    run = make_run(traces)
-    assert differences_from_peers(run, (1,), list(run.ranks)).row(0)[0] == "input-pipeline"
-    assert set(idle_by_cause(run).filter(rank=1)["cause"]) >= {"host-sync"}
-    assert "input-pipeline" not in set(idle_by_cause(run)["cause"])
