@@ -35,7 +35,7 @@ _KEYS = (
 def job_key(environment: Mapping[str, str] = os.environ) -> str:
     """What all ranks of one launch have in common, and two launches mostly have not."""
     values = [environment.get(name, "") for name in _KEYS]
-    return hashlib.sha256("\0".join(values).encode()).hexdigest()[:16]
+    return hashlib.sha256("\0".join(values).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def claimed(run_dir: Path, rank: int, number: int | None, key: str) -> Path:

@@ -17,6 +17,7 @@ _LAUNCHERS = (  # name, variables of rank, world size, rank on the host
     ("mpi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
     ("slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
 )
+MAX_RANK = 999_999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,9 @@ def identity(
     """Who this process is: as given, else as torch.distributed knows, else as its launcher says.
 
     A process that none of them names is rank 0 of 1.
+
+    Raises:
+        ValueError: the rank is too large for the names of files.
     """
     dist = process_groups()
     launcher, numbers = launched(environment)
@@ -47,6 +51,8 @@ def identity(
         known = dist.get_rank(), dist.get_world_size()
     rank = known[0] if rank is None else rank
     world_size = known[1] if world_size is None else world_size
+    if rank > MAX_RANK:
+        raise ValueError(f"rank {rank}: ranks go up to {MAX_RANK}")
     local = numbers[2] if numbers is not None else _local_rank(environment)
     return Identity(
         rank=rank,

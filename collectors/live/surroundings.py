@@ -79,7 +79,7 @@ def described(who: Identity, attempt: Path, given: Mapping[str, int] | None) -> 
 def environment(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables that change speed, by an allow-list; a name that sounds secret is left out."""
     return {
-        name: value
+        name: value.encode("utf-8", "replace").decode()  # any bytes may stand there
         for name, value in sorted(variables.items())
         if (name in _NAMES or name.startswith(_PREFIXES))
         and not any(word in name for word in _SECRETS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tracekit.collectors.live.attempt import job_key
 from tracekit.collectors.live.identity import identity
 from tracekit.collectors.live.surroundings import environment
 
@@ -41,6 +42,16 @@ def test_what_is_not_given_is_found():
     assert identity(5, environment=TORCHRUN).world_size == 16
     who = identity(world_size=32, environment=TORCHRUN)
     assert (who.rank, who.world_size) == (9, 32)
+
+
+def test_a_rank_that_no_file_is_named_after_is_refused():
+    with pytest.raises(ValueError, match="ranks go up to 999999"):
+        identity(10**6)
+
+
+def test_bytes_that_are_no_text_may_stand_in_the_environment():
+    assert environment({"NCCL_DEBUG": "\udcff"}) == {"NCCL_DEBUG": "?"}
+    assert job_key({"MASTER_ADDR": "\udcff"}) != job_key({"MASTER_ADDR": ""})
 
 
 def test_only_variables_that_matter_are_kept_and_no_secret():
