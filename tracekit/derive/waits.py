@@ -134,9 +134,8 @@ def _aligned_wait_ns() -> pl.Expr:
     """Max a − a_r within the call, where the last to enter lets all of them go."""
     waited_ns = pl.col("entered_ns").max().over("instance") - pl.col("entered_ns")
     is_message = pl.col("operation").is_in(list(POINT_TO_POINT)) & (pl.col("n_seen") > 1)
-    return pl.when(pl.col("is_split") | is_message.fill_null(value=False)).then(
-        pl.min_horizontal(waited_ns, pl.col("dur_ns"))
-    )
+    is_known = waited_ns.is_not_null() & (pl.col("is_split") | is_message.fill_null(value=False))
+    return pl.when(is_known).then(pl.min_horizontal(waited_ns, "dur_ns"))
 
 
 def _waits(calls: pl.DataFrame, *, has_all: bool) -> pl.DataFrame:
