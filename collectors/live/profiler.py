@@ -134,6 +134,8 @@ class StepProfiler:
         if self.is_saved:
             return
         started_ns = time.perf_counter_ns()
+        # A rank that was ready earlier may have been converted, and have taken its folder away.
+        self._path.parent.mkdir(exist_ok=True)
         profile.export_chrome_trace(str(self._path))
         self.save_ns = time.perf_counter_ns() - started_ns
         self.is_saved = True

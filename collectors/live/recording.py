@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,8 +28,9 @@ from tracekit.collectors.live.limits import (
     probed,
     why_no_room,
 )
-from tracekit.collectors.live.marks import GcMarks, clean
+from tracekit.collectors.live.marks import GcMarks
 from tracekit.collectors.live.profiler import StepProfiler, prepare
+from tracekit.collectors.live.samples import Samples
 from tracekit.collectors.live.turns import Busy
 from tracekit.facts import ClockPair, Facts
 
@@ -42,10 +42,6 @@ PROBE_BEFORE = 2
 """The probe records the step this many before the first window: it ends before that warms up."""
 N_BEFORE = 20
 """Durations of steps that are kept to compare a window with."""
-MAX_LENGTHS = 1_000_000
-"""Of one window."""
-MAX_LENGTH = 2**63 - 1
-"""The tables hold no larger one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,24 +95,8 @@ class Recording:
         Raises:
             TypeError, ValueError, OverflowError: these are no lengths.
         """
-        if self._open is None or self.step < self._open.first:
-            return
-        room = MAX_LENGTHS - self._open.n_lengths
-        if room <= 0:
-            raise ValueError(f"a window keeps {MAX_LENGTHS:,}")
-        whole = tuple(map(int, islice(lengths, room)))
-        wrong = next((each for each in whole if not 0 <= each <= MAX_LENGTH), None)
-        if wrong is not None:
-            raise ValueError(f"{wrong} is no length")
-        self._open.n_lengths += len(whole) + 1  # a call without any counts, too
-        self._open.samples.append(
-            facts.Sample(
-                step=self.step,
-                at_ns=time.time_ns(),
-                lengths=whole,
-                modality=None if modality is None else clean(str(modality)),
-            )
-        )
+        if self._open is not None and self.step >= self._open.first:
+            self._open.samples.add(self.step, lengths, modality)
 
     def _write_facts(self) -> None:
         """Write what the rank knows by now; what a job has taken down before its end is kept."""
@@ -279,7 +259,7 @@ class Recording:
                 save_ns=profiler.save_ns,
                 before_ns=tuple(self._before_ns),
                 during_ns=tuple(window.during_ns),
-                samples=tuple(window.samples),
+                samples=tuple(window.samples.calls),
                 clocks=(window.clock, clock_pair()),
                 notes=window.notes,
             ),
@@ -302,5 +282,4 @@ class _Open:
     clock: ClockPair
     notes: tuple[str, ...]
     during_ns: list[int] = field(default_factory=list)
-    samples: list[facts.Sample] = field(default_factory=list)
-    n_lengths: int = 0
+    samples: Samples = field(default_factory=Samples)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import tracekit
-from tracekit.collectors.live import converter, processes, recording
+from tracekit.collectors.live import converter, processes, recording, samples
 from tracekit.collectors.live.flight_recorder import Watchdog
 from tracekit.collectors.live.limits import Limits
 from tracekit.errors import UsageError
@@ -216,7 +216,7 @@ def test_what_is_no_length_is_said_once_and_costs_itself_alone(tmp_path, caplog)
 
 
 def test_lengths_without_end_do_not_hold_the_loop(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(recording, "MAX_LENGTHS", 100)
+    monkeypatch.setattr(samples, "MAX_LENGTHS", 100)
     with tracekit.collect(tmp_path, steps=2, wait=3, **QUIETLY) as c:
         for _ in range(8):
             work()
@@ -306,6 +306,18 @@ def test_a_probe_that_fails_leaves_no_file(tmp_path, caplog, monkeypatch):
     trained(tmp_path)
     assert any("no number" in each for each in problems(caplog))
     assert not list(tmp_path.rglob(".probe*"))
+
+
+def test_a_rank_that_was_converted_before_takes_nothing_from_this_one(tmp_path, caplog):
+    with tracekit.collect(tmp_path, steps=3, wait=4, **QUIETLY) as c:
+        for step in range(12):
+            work()
+            if step == 5:
+                (raw,) = tmp_path.glob("attempt=0/step=*/raw")
+                raw.rmdir()  # as the converter of another rank does after its last one
+            c.step()
+    assert tracekit.open_run(tmp_path).scan("steps", 0).collect()["step"].to_list() == [4, 5, 6]
+    assert problems(caplog) == []
 
 
 def test_a_step_that_was_interrupted_ends_the_recording_alone(tmp_path, caplog, monkeypatch):
