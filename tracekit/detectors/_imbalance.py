@@ -13,6 +13,7 @@ from tracekit.derive.causes import cause_of_slowness
 from tracekit.derive.encoder_work import ENCODER, WITH_BACKWARD, encoder_totals
 from tracekit.derive.expert_work import expert_extra_ns
 from tracekit.derive.gpu_models import models
+from tracekit.derive.stages import stages
 from tracekit.derive.work_classes import ATTENTION, EXPERTS, class_at_fault
 from tracekit.derive.work_totals import unevenness, work_totals
 from tracekit.detectors import number
@@ -52,13 +53,7 @@ def imbalance(uneven: pl.DataFrame, work: str, n_steps: int) -> Imbalance | None
 
     Of several stages the one with the greatest excess counts: the others wait for it.
     """
-    rows = uneven.filter(pl.col("class") == work)
-    by_stage = (
-        rows.group_by("stage")
-        .agg(pl.col("max_ns", "mean_ns", "median_ns").sum())
-        .with_columns(excess_ns=pl.col("max_ns") - pl.col("mean_ns"))
-        .sort("excess_ns", "stage", descending=[True, False])
-    )
+    by_stage = _by_stage(uneven, work)
     if by_stage.is_empty() or by_stage["mean_ns"][0] <= 0:
         return None
     top = by_stage.row(0, named=True)
@@ -69,11 +64,26 @@ def imbalance(uneven: pl.DataFrame, work: str, n_steps: int) -> Imbalance | None
     )
 
 
+def _by_stage(uneven: pl.DataFrame, work: str) -> pl.DataFrame:
+    """A class of work by `stage`, summed over steps, with its `excess_ns`; the greatest first."""
+    return (
+        uneven.filter(pl.col("class") == work)
+        .group_by("stage")
+        .agg(pl.col("max_ns", "mean_ns", "median_ns").sum())
+        .with_columns(excess_ns=pl.col("max_ns") - pl.col("mean_ns"))
+        .sort("excess_ns", "stage", descending=[True, False])
+    )
+
+
 def at_fault(uneven: pl.DataFrame, work: str) -> tuple[int, ...]:
-    """Ranks that have most of a class of work in at least a quarter of the steps, sorted."""
-    rows = uneven.filter(pl.col("class") == work)
+    """Ranks that have most of a class of work in at least a quarter of the steps, sorted.
+
+    Of the stage that `imbalance` measures. Where all ranks have as much, none has most.
+    """
+    top = _by_stage(uneven, work).head(1)
+    rows = uneven.filter(pl.col("class") == work).join(top, on="stage", how="semi")
     n_steps = rows["step"].n_unique()
-    counts = rows.group_by("worst").agg(n=pl.len())
+    counts = rows.filter(pl.col("max_ns") > pl.col("mean_ns")).group_by("worst").agg(n=pl.len())
     return tuple(counts.filter(pl.col("n") >= MIN_WORST_SHARE * n_steps)["worst"].sort())
 
 
@@ -124,7 +134,8 @@ def cause_of_unevenness(run: Run, slow: list[int], kernels: pl.DataFrame) -> Cau
         slow: the ranks.
         kernels: how kernels of each rank differ from the median rank's (`differences`).
     """
-    uneven = unevenness(work_totals(run))
+    places = stages(run).filter(pl.col("rank").is_in(slow)).select("stage").unique()
+    uneven = unevenness(work_totals(run).join(places, on="stage", how="semi"))
     longest = uneven.group_by("class").agg(pl.col("max_ns", "mean_ns").sum())
     max_ns, mean_ns = (
         dict(longest.select("class", name).iter_rows()) for name in ("max_ns", "mean_ns")
@@ -135,7 +146,8 @@ def cause_of_unevenness(run: Run, slow: list[int], kernels: pl.DataFrame) -> Cau
     excess_ns = sum(max_ns.values()) - sum(mean_ns.values())
     if expert_extra_ns(run, slow) * len(averages(run).steps) >= MIN_EXPERT_SHARE * excess_ns > 0:
         return Cause.EXPERT_IMBALANCE
-    encoder = imbalance(unevenness(encoder_totals(run)), ENCODER, 1)
+    encoders = encoder_totals(run).join(places, on="stage", how="semi")
+    encoder = imbalance(unevenness(encoders), ENCODER, 1)
     if encoder and WITH_BACKWARD * encoder.excess_ns >= MIN_ENCODER_SHARE * excess_ns:
         return Cause.MODALITY_IMBALANCE
     own_kernels = kernels.filter(pl.col("rank").is_in(slow))
