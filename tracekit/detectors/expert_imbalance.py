@@ -148,7 +148,8 @@ def _worst(layers: pl.DataFrame) -> str:
 
 
 def _at_fault(layers: pl.DataFrame) -> tuple[int, ...]:
-    counts = layers.group_by("worst").agg(n=pl.len())
+    """Ranks that are longest in a quarter of the layers; where all are equal, none is."""
+    counts = layers.filter(pl.col("excess_ns") > 0).group_by("worst").agg(n=pl.len())
     return tuple(counts.filter(pl.col("n") >= MIN_WORST_SHARE * layers.height)["worst"].sort())
 
 
@@ -158,7 +159,8 @@ def _confidence(n_steps: int) -> Confidence:
 
 
 def _by_rank(work: pl.DataFrame, layers: pl.DataFrame, n_steps: int) -> Evidence:
-    longest = layers.group_by(rank="worst").agg(n=pl.len().cast(pl.Int64))
+    uneven = layers.filter(pl.col("excess_ns") > 0)
+    longest = uneven.group_by(rank="worst").agg(n=pl.len().cast(pl.Int64))
     rows = (
         work.group_by("rank")
         .agg(expert_ns=pl.col("expert_ns").sum() / n_steps)
