@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 ENCODER, REST = "encoder, forward", "other compute"
 WITH_BACKWARD = 3
 """A backward pass takes about twice as long as its forward pass, and no span shows it."""
-_ENCODER = r"(?i)vision|visual|image|audio|video|speech|modality|multi_?modal|whisper|\bvit\b|clip_"
+_ENCODER = (
+    r"Vision|VISION|(?:\b|_)vision"  # no division
+    r"|(?i:visual|image|audio|video|speech|modality|multi_?modal|whisper|\bvit\b)"
+    r"|(?i:clip_(?:encoder|model|tower))"  # no clipping of gradients
+)
+_MODULE = "nn.Module: "
+"""Frames of Python that are modules; a file's name, as train_imagenet.py, names no encoder."""
 ENCODER_WORK = Table(
     "encoder_work",
     "step of one rank with its encoder's compute",
@@ -64,12 +70,15 @@ def encoder_totals(run: Run) -> pl.DataFrame:
 
 def _encoder_work(run: Run, rank: int) -> pl.DataFrame:
     end_ns = (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns")
+    is_module = pl.col("name").str.starts_with(_MODULE)
+    is_named = pl.col("name").str.contains(_ENCODER) & pl.col("thread").is_not_null()
     named = pl.concat(
         [
-            run.scan(table, rank)
-            .filter(pl.col("name").str.contains(_ENCODER) & pl.col("thread").is_not_null())
-            .select("thread", "start_ns", end_ns)
-            for table in ("annotations", "python_frames")
+            spanning.filter(is_named).select("thread", "start_ns", end_ns)
+            for spanning in (
+                run.scan("annotations", rank),
+                run.scan("python_frames", rank).filter(is_module),
+            )
         ]
     )
     opened = union(named, ["thread"]).rename(
