@@ -56,6 +56,8 @@ from tracekit.units import Quantity, Unit, limit, text
 if TYPE_CHECKING:
     from tracekit.store import Run
 
+_HOW = "Record the same steps on all ranks, with kernels that all models run."
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -72,24 +74,20 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     known = models(run)
     if len(known) < len(run.ranks):
         return (skipped(DETECTOR, f"GPU models are not recorded of all ranks. {DETECTOR.how}"),)
-    table = _by_model(run, known)
-    step_ns = number(mean_steps(run)["dur_ns"].mean())
+    if len(set(known.values())) < 2:
+        return (_one_model(next(iter(known.values())), limits),)
+    table, step_ns = _by_model(run, known), number(mean_steps(run)["dur_ns"].mean())
     if table.height < 2:
-        model = next(iter(known.values()))
-        return (
-            finding(
-                DETECTOR,
-                Status.CLEAR,
-                title=f"All GPUs are of one model: {model}",
-                measured=Quantity(0.0, Unit.SHARE),
-                limit=Quantity(limits.min_step_share, Unit.SHARE),
-                confidence=Confidence(Level.HIGH, "the traces name the model of every rank"),
-            ),
-        )
+        return (skipped(DETECTOR, f"no step holds activity of several models. {_HOW}"),)
     slowest = table.row(0, named=True)
     compute_ns = mean_steps(run).group_by("rank").agg(pl.col("compute_ns").mean())["compute_ns"]
     excess_ns = number(compute_ns.max()) - number(compute_ns.mean())
-    slower = float(slowest["ratio"]) - 1
+    is_small = excess_ns < limits.min_step_share * step_ns
+    if slowest["ratio"] is None and not is_small:
+        models_seen = ", ".join(sorted(table["model"]))
+        why = f"no kernel of the averaged steps ran on all models: {models_seen}. {_HOW}"
+        return (skipped(DETECTOR, why),)
+    slower = number(slowest["ratio"]) - 1
     shown: dict[str, Any] = {
         "measured": Quantity(min(excess_ns / step_ns, 1.0), Unit.SHARE),
         "limit": Quantity(limits.min_step_share, Unit.SHARE),
@@ -98,7 +96,6 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         ),
         "evidence": (_evidence(table),),
     }
-    is_small = excess_ns < limits.min_step_share * step_ns
     if slower < limits.min_slower_share or is_small:
         return (finding(DETECTOR, Status.CLEAR, **shown),)
     return (
@@ -126,6 +123,17 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     )
 
 
+def _one_model(model: str, limits: Limits) -> Finding:
+    return finding(
+        DETECTOR,
+        Status.CLEAR,
+        title=f"All GPUs are of one model: {model}",
+        measured=Quantity(0.0, Unit.SHARE),
+        limit=Quantity(limits.min_step_share, Unit.SHARE),
+        confidence=Confidence(Level.HIGH, "the traces name the model of every rank"),
+    )
+
+
 def _balanced_ns(table: pl.DataFrame) -> float:
     """What the longest rank computes less where each has a share in proportion to its speed."""
     n_ranks = table["ranks"].list.len()
@@ -136,7 +144,10 @@ def _balanced_ns(table: pl.DataFrame) -> float:
 
 
 def _by_model(run: Run, known: dict[int, str]) -> pl.DataFrame:
-    """`model`, `ranks`, `compute_ns` (mean), `ratio` to the fastest, `share`; the slowest first."""
+    """`model`, `ranks`, `compute_ns` (mean), `ratio` to the fastest; the slowest first.
+
+    `ratio` is null where no kernel ran on all models.
+    """
     model = pl.col("rank").replace_strict(known, return_dtype=pl.String)
     compute = (
         mean_steps(run)
@@ -167,7 +178,6 @@ def _by_model(run: Run, known: dict[int, str]) -> pl.DataFrame:
     least = pl.col("ratio").min()
     return (
         compute.join(ratios, on="model", how="left", validate="1:1")
-        .with_columns(pl.col("ratio").fill_null(1.0))
         .with_columns(ratio=pl.col("ratio") / least)
         .sort("ratio", "model", descending=[True, False])
     )
