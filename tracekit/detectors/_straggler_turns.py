@@ -13,10 +13,10 @@ from tracekit.detectors._straggler_tables import by_rank, parts_of_lateness, wor
 from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Status
 from tracekit.units import Quantity, Unit
 
-MIN_LEADER_SHARE = 0.5
-"""Who leads a step causes half of the waiting in it."""
+MIN_STALL_SHARE = 0.01
+"""A delay of one rank alone by less of a step is jitter."""
 MIN_TURNS = 3
-"""Fewer steps than this with another leader each are chance."""
+"""Fewer steps than this in which ranks stall are chance."""
 MIN_PAUSE_NS = 10_000_000
 """A host that is gone for so long, outside of any operator, is paused."""
 
@@ -24,26 +24,26 @@ MIN_PAUSE_NS = 10_000_000
 def in_turns(
     detector: Detector, seen: Seen, *, min_step_share: float, min_steps_share: float
 ) -> Finding | None:
-    """Ranks take turns: in most steps one culprit causes most of the waiting, and not the same.
+    """Ranks take turns: in most steps one or another stalls all others, and not the same.
 
     Args:
         detector: whose finding it is.
         seen: what is looked at.
-        min_step_share: a turn costs the others this share of a step.
-        min_steps_share: so many of the steps have a leader.
+        min_step_share: the stalls of a step cost the others this share of it.
+        min_steps_share: so many of the steps have such stalls.
     """
+    # A delay by which one rank alone is late, and no jitter: by 1 % of a step each.
+    stalls = seen.calls.filter(pl.col("gain_ns") >= MIN_STALL_SHARE * seen.step_ns)
     leaders = (
-        seen.calls.group_by("step", "culprit")
+        stalls.group_by("step", "culprit")
         .agg(pl.col("caused_ns", "victim_ns", "gain_ns", "error_ns").sum())
         .sort("step", "culprit")
-        .filter(
-            (pl.col("caused_ns") >= MIN_LEADER_SHARE * pl.col("caused_ns").sum().over("step"))
-            & (pl.col("victim_ns") >= min_step_share * seen.step_ns)
-        )
+        .filter(pl.col("victim_ns").sum().over("step") >= min_step_share * seen.step_ns)
     )
     ranks = seen.late.join(leaders.select("culprit"), on="culprit", how="semi")["rank"]
     n_least = max(MIN_TURNS, min_steps_share * seen.n_steps)
-    if leaders["culprit"].n_unique() < 2 or leaders.height < n_least or len(seen.run.ranks) < 3:
+    n_steps = leaders["step"].n_unique()
+    if leaders["culprit"].n_unique() < 2 or n_steps < n_least or len(seen.run.ranks) < 3:
         return None
     low_ns = number((leaders["gain_ns"] - leaders["error_ns"]).sum()) / seen.n_steps
     wait_ns = number(leaders["victim_ns"].sum()) / seen.n_steps
@@ -64,7 +64,9 @@ def in_turns(
         steps=tuple(leaders["step"].unique().sort()),
         measured=Quantity(min(wait_ns / seen.step_ns, 1.0), Unit.SHARE),
         limit=Quantity(min_step_share, Unit.SHARE),
-        confidence=Confidence(level, f"another rank leads in each of {leaders.height} steps"),
+        confidence=Confidence(
+            level, f"{ranks.n_unique()} ranks stall the others by turns, in {n_steps} steps"
+        ),
         saving=saving(low_ns, high_ns, seen.step_ns, seen.means.height, ASSUMES),
         evidence=(
             by_rank(seen.usable, seen.late),
@@ -72,7 +74,7 @@ def in_turns(
             _leaders(leaders),
             *work_by_class(why),
         ),
-        why=f"where a rank leads, {reason}",
+        why=f"where a rank stalls the others, {reason}",
     )
 
 
@@ -84,9 +86,9 @@ def _in_main_group(late: pl.DataFrame) -> pl.DataFrame:
 
 
 def _leaders(leaders: pl.DataFrame) -> Evidence:
-    """Who led each step, and what it cost the others."""
+    """Who stalled the others in each step, and what it cost them."""
     return Evidence(
-        title="Who led each step",
+        title="Who stalled the others, step by step",
         columns=(
             Column("step"),
             Column("rank"),

@@ -21,8 +21,9 @@ Threshold:
     In a pipeline each wait for a message is followed to its origin: what a rank caused while it
     waited itself is caused by whom it waited for. Named when a rank causes `min_step_share` of a
     step more than the median stage, and most in `min_steps_share` of the steps.
-    Where another rank causes most of the waiting in each of at least three steps, one finding says
-    so; waiting that spreads over all ranks is jitter and names nobody.
+    Where ranks stall the others by turns (each time one alone is late, by 1 % of a step or more),
+    in at least three steps and `min_steps_share` of them, and that costs `min_rotating_share` of a
+    step, one finding says so; smaller waits that spread over all ranks are jitter, of nobody.
     Why: from the last point at which the late rank met its group to its arrival, its device
     timeline against the median peer's; the differences sum to the lateness. Attention that takes
     longer while matrix products do not is longer sequences, grouped products alone are experts.

@@ -1,0 +1,188 @@
+"""Symptoms that people reported, each with its right diagnosis and the tempting wrong one.
+
+The names are those of the reports: a pull request, an issue, a study.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import tracekit
+from tracekit.findings import Cause, Severity, Status
+from tracekit.sample_traces.simulator.job import Faults, Job, each_step
+from tracekit.sample_traces.simulator.recorded import recorded
+
+STEP_US = 40_000
+HOST_CAUSES = {Cause.HOST_OTHER, Cause.HOST_PAUSE, Cause.SLOW_HOST, Cause.LAUNCH_OVERHEAD}
+
+
+def loud(result):
+    """Findings above a note, by detector."""
+    return {
+        f.id: f
+        for f in result.findings
+        if f.status is Status.FOUND and f.severity is not Severity.INFO
+    }
+
+
+@pytest.fixture
+def simulated(tmp_path):
+    """The result of a simulated job."""
+
+    def analysed(job, **how):
+        recorded(job, tmp_path, **how)
+        return tracekit.analyze(tmp_path, engine="local:1")
+
+    return analysed
+
+
+def sharded(runs, stall_us, *, n_ranks=8, n_steps=6, n_layers=8):
+    """Fully sharded training: an all-gather before each layer, of `n_ranks`.
+
+    `stall_us(rank, step, layer)` is how long a host sits in `_pre_forward` before it launches.
+    """
+    traces = {rank: runs.Trace() for rank in range(n_ranks)}
+    for step in range(1, n_steps + 1):
+        at = STEP_US * step
+        for trace in traces.values():
+            trace.step(step, at - 50, STEP_US)
+        for layer in range(n_layers):
+            enters = {rank: at + stall_us(rank, step, layer) for rank in traces}
+            leaves = max(enters.values()) + 300
+            for rank, trace in traces.items():
+                if enters[rank] > at:
+                    name = "FullyShardedDataParallel._pre_forward"
+                    trace.op(at - 10, enters[rank] - at, name)
+                trace.collective(
+                    enters[rank],
+                    leaves - enters[rank],
+                    "all_gather",
+                    launched=enters[rank] - 10,
+                    members=list(traces),
+                )
+                trace.kernel(leaves, 2_000, "gemm", launched=leaves - 200)
+            at = leaves + 2_000
+    return traces
+
+
+def test_s1_long_all_gathers_are_waiting_for_a_host_that_stalls_by_turns(make_run, runs):
+    # In each step two of eight all-gathers take 6 ms instead of 0.3, another rank late each time.
+    def stall_us(rank, step, layer):
+        return 6_000 if layer in (2, 5) and rank == (step + layer) % 8 else 0
+
+    result = tracekit.analyze(make_run(sharded(runs, stall_us)), engine="local:1")
+    found = loud(result)["straggler-rank"]
+    assert (found.subject, found.cause in HOST_CAUSES) == ("rotating", True)
+    assert found.saving.per_step_ns.high == pytest.approx(12e6, rel=0.1)
+    assert "exposed-communication" not in loud(result)  # no word of the network or of prefetching
+
+
+def test_s2_pauses_that_rotate_in_no_operator_are_likely_garbage_collection(simulated):
+    job = Job(n_dp=16, n_steps=8, seed=5)
+    pauses = {(5 * step % 16, step): 40_000_000 for step in job.steps}
+    found = loud(simulated(Job(n_dp=16, n_steps=8, seed=5, faults=Faults(pause_ns=pauses))))
+    pause = found["host-pause"]
+    assert pause.cause is Cause.HOST_PAUSE
+    assert "Garbage collection" in pause.recommendation.text
+    assert "gc.disable()" in pause.recommendation.commands[0]
+    assert not {f.cause for f in found.values()} & {Cause.SLOW_DEVICE, Cause.THROTTLED_DEVICE}
+
+
+def test_s3_full_collections_on_another_rank_and_step_each_time_are_no_data_loading(simulated):
+    job = Job(n_dp=8, n_steps=10, seed=6)
+    pauses = {(3, 12): 1_250_000_000, (6, 15): 1_460_000_000, (0, 18): 1_300_000_000}
+    found = loud(simulated(Job(n_dp=8, n_steps=10, seed=6, faults=Faults(pause_ns=pauses))))
+    assert job.steps[0] < 12
+    assert found["host-pause"].ranks == (0, 3, 6)
+    assert found["host-pause"].confidence.level.value in ("low", "medium")
+    assert Cause.INPUT_PIPELINE not in {f.cause for f in found.values()}
+
+
+def test_s7_a_gpu_that_enters_last_in_every_collective_is_a_straggler_at_a_fixed_place(simulated):
+    result = simulated(Job(seed=7, faults=Faults(compute_factor={3: 1.4})))
+    found = loud(result)["straggler-rank"]
+    assert (found.ranks, found.scope.victims) == ((3,), (0, 1, 2))
+    assert found.cause is Cause.SLOW_DEVICE
+    assert "in every step" in found.why
+    for asked in ("clocks", "temperature", "power"):
+        assert asked in " ".join((found.recommendation.text, *found.recommendation.commands))
+    assert result.findings[0].id == "straggler-rank"
+
+
+def test_s11_a_short_all_reduce_that_takes_long_in_training_is_waiting(simulated):
+    job = Job(
+        n_dp=4,
+        gradient_ns=400_000,
+        seed=8,
+        faults=Faults(pause_ns=each_step(1, 188_000_000)),
+    )
+    result = simulated(job)
+    assert loud(result)["straggler-rank"].ranks == (1,)
+    waited = [part for part in result.breakdown if part.is_averaged and part.rank != 1]
+    for part in waited:  # the device looks busy, and almost all of it is waiting
+        assert part.exposed_waiting_ns > 100 * max(part.exposed_transfer_ns, 1)
+    assert "exposed-communication" not in loud(result)
+
+
+def test_s20_experts_hidden_by_the_barrier_are_told_by_layer(make_run, runs):
+    # Every layer takes 91.2 µs on all ranks: 63.0 of products and 28.2 of exchange on one of them,
+    # 56.8 and 34.4 on the others; which rank has more changes from layer to layer.
+    n_layers, n_steps = 16, 6
+    traces = {rank: runs.Trace() for rank in range(4)}
+    for step in range(1, n_steps + 1):
+        at = 10_000 * step
+        for trace in traces.values():
+            trace.step(step, at - 50, 10_000)
+        for layer in range(n_layers):
+            for rank, trace in traces.items():
+                busy = 63.0 if rank == layer % 4 else 56.8
+                for name, start, dur in (
+                    ("dispatch", at, 10.0),
+                    ("experts", at + 10, busy),
+                    ("combine", at + 10 + busy, 91.2 - 10 - busy + 10),
+                ):
+                    if name == "experts":
+                        trace.kernel(start, dur, "grouped_gemm_kernel", launched=at - 40)
+                    else:
+                        trace.collective(start, dur, "all_to_all", launched=at - 40)
+            at += 101.2
+    result = tracekit.analyze(make_run(traces), engine="local:1")
+    (found,) = (f for f in result.findings if f.id == "expert-imbalance")
+    gain_ns = (63.0 - (63.0 + 3 * 56.8) / 4) * 1000  # max − mean a layer
+    step_ns = result.run.step_ns
+    assert found.measured.value == pytest.approx(n_layers * gain_ns / step_ns, rel=0.01)
+
+
+def test_s25_a_loader_that_stalls_another_rank_each_epoch_is_no_bad_node(simulated):
+    plain = Job(n_dp=4, n_steps=9, seed=9)
+    loader = {((step // 3) % 4, step): 30_000_000 for step in plain.steps if step % 3 == 0}
+    found = loud(simulated(Job(n_dp=4, n_steps=9, seed=9, faults=Faults(loader_ns=loader))))
+    assert {f.cause for f in found.values()} == {Cause.INPUT_PIPELINE}
+    assert "input-stall" in found
+
+
+def test_s26_a_delay_in_one_ranks_backward_is_that_ranks_compute(simulated):
+    # Wall times are equal: the late rank computes longer before the bucket, its collectives are
+    # shorter by as much.
+    result = simulated(Job(n_dp=2, seed=10, faults=Faults(compute_factor={1: 1.3})))
+    found = loud(result)["straggler-rank"]
+    assert (found.ranks, found.cause) == ((1,), Cause.SLOW_DEVICE)
+    steps = {part.rank: part.dur_ns for part in result.breakdown if part.is_averaged}
+    assert max(steps.values()) - min(steps.values()) < 0.01 * result.run.step_ns
+
+
+def test_s31_a_stage_whose_backward_is_slow_is_not_hidden_by_the_gradient_sync(simulated):
+    faults = Faults(compute_factor={5: 1.6})
+    result = simulated(Job(n_dp=2, n_pp=4, n_micro_batches=8, seed=11, faults=faults))
+    found = loud(result)["straggler-rank"]
+    assert (found.ranks, found.cause) == ((5,), Cause.SLOW_DEVICE)
+
+
+def test_s33_a_fast_collective_beside_slow_products_is_the_symptom(simulated):
+    # Products on one node take longer; its reduce-scatter looks faster, since the others wait.
+    result = simulated(
+        Job(n_dp=8, seed=12, faults=Faults(compute_factor=dict.fromkeys((4, 5, 6, 7), 1.25)))
+    )
+    found = loud(result)["straggler-rank"]
+    assert (found.ranks, found.cause) == ((4, 5, 6, 7), Cause.SLOW_DEVICE)
+    assert not {f.cause for f in loud(result).values()} & {Cause.SLOW_LINK, Cause.SLOW_GROUP}
