@@ -71,7 +71,7 @@ def test_the_last_rank_waits_for_the_first_where_the_one_between_waits_itself(ma
 
 def test_clocks_of_ranks_need_not_agree(make_run, runs):
     same = caused_us(make_run(chain(runs, (600, 100, 50))))
-    assert caused_us(make_run(chain(runs, (600, 100, 50), ahead_us=(0, 7_000, -3_000)))) == same
+    assert caused_us(make_run(chain(runs, (600, 100, 50), ahead_us=(0, 7_300, -3_100)))) == same
 
 
 def test_waiting_under_compute_is_no_wait(make_run, runs):
