@@ -8,7 +8,7 @@ from tracekit.derive.stages import MAX_PIPELINE, stages
 
 
 def ranks_of(runs, ranks, **messages):
-    """Traces with messages: `send={rank: receiver}`, `recv={rank: sender}`, `group={rank: members}`."""
+    """Traces with messages: receivers by rank (`send`), senders (`recv`), members (`group`)."""
     traces = {rank: runs.Trace().kernel(0, 10) for rank in ranks}
     for rank, peer in messages.get("send", {}).items():
         traces[rank].collective(10, 5, "send", destination_rank=peer, members=None)
@@ -22,7 +22,14 @@ def ranks_of(runs, ranks, **messages):
 def test_two_pipelines_of_three_stages(make_run, runs):
     send = {0: 2, 2: 4, 1: 3, 3: 5}
     rows = stages(make_run(ranks_of(runs, range(6), send=send))).rows()
-    assert rows == [(0, 0, 0, 3), (1, 1, 0, 3), (2, 0, 1, 3), (3, 1, 1, 3), (4, 0, 2, 3), (5, 1, 2, 3)]
+    assert rows == [
+        (0, 0, 0, 3),
+        (1, 1, 0, 3),
+        (2, 0, 1, 3),
+        (3, 1, 1, 3),
+        (4, 0, 2, 3),
+        (5, 1, 2, 3),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -64,4 +71,7 @@ def test_a_group_as_large_as_the_job_says_nothing(make_run, runs):
 
 
 def test_a_rank_without_events_has_a_place(make_run, runs):
-    assert stages(make_run({0: runs.Trace(), 4: runs.Trace()})).rows() == [(0, 0, 0, 1), (4, 4, 0, 1)]
+    assert stages(make_run({0: runs.Trace(), 4: runs.Trace()})).rows() == [
+        (0, 0, 0, 1),
+        (4, 4, 0, 1),
+    ]

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from tracekit.store import Run
 
 _NO_PIPELINE = "ranks exchange no messages that name their peers: no pipeline seen. "
+_HOW = "Record the same steps on all ranks, with CUDA activity on."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +62,18 @@ class Limits:
 
 def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     """One finding for the longest stage."""
-    compute = _by_stage(run)
-    if compute["stage"].n_unique() < 2:
+    if number(stages(run)["n_stages"].max()) < 2:
         return (skipped(DETECTOR, f"{_NO_PIPELINE}{DETECTOR.how}"),)
     if not averages(run).is_comparable:
         why = "the windows of the ranks may hold different work. Mark steps with prof.step()."
         return (skipped(DETECTOR, why),)
+    compute = _by_stage(run)
+    if compute.height < 2 or number(compute["compute_ns"].max()) <= 0:
+        return (skipped(DETECTOR, f"no compute of all stages in the averaged steps. {_HOW}"),)
     step_ns = number(mean_steps(run)["dur_ns"].mean())
     top = compute.sort("compute_ns", "stage", descending=[True, False]).row(0, named=True)
     others = compute.filter(pl.col("stage") != top["stage"])
     mean_ns, max_ns = number(compute["compute_ns"].mean()), float(top["compute_ns"])
-    if max_ns <= 0:
-        return (skipped(DETECTOR, f"no compute in the averaged steps. {DETECTOR.how}"),)
     waste_share = 1 - mean_ns / max_ns
     shown: dict[str, Any] = {
         "measured": Quantity(waste_share, Unit.SHARE),
@@ -120,7 +121,8 @@ def _by_stage(run: Run) -> pl.DataFrame:
         stages(run)
         .filter(pl.col("n_stages") == pl.col("n_stages").max())
         .join(compute, on="rank", validate="1:1")
-        .join(kernels, on="rank", validate="1:1")
+        .join(kernels, on="rank", how="left", validate="1:1")
+        .with_columns(pl.col("slower_ns", "more_ns").fill_null(0.0))
         .group_by("stage")
         .agg(
             pl.col("rank").sort().alias("ranks"),
