@@ -13,6 +13,7 @@ import pytest
 import tracekit
 from tracekit.derive.clocks import clocks
 from tracekit.derive.waits import waits
+from tracekit.facts import ClockReading
 from tracekit.findings import Status
 from tracekit.sample_traces.simulator.job import Faults, Job
 from tracekit.sample_traces.simulator.recorded import recorded
@@ -105,6 +106,50 @@ def test_a_rank_alone_in_its_groups_is_compared_with_nobody(make_run, runs, trac
     found = clocks(make_run(traces))
     assert found["is_usable"].to_list() == [True, True, False]
     assert found["source"][2] == "shares no collective with another clock"
+
+
+def read_against(run, readings):
+    """The run, with what was measured for each rank: (at, offset to add) in µs, against host a."""
+    captures = tuple(
+        replace(
+            capture,
+            host=f"host {capture.rank}",
+            clocks=tuple(
+                ClockReading(
+                    at_ns=at * 1000, offset_ns=offset * 1000, error_ns=5_000, reference="a"
+                )
+                for at, offset in own
+            ),
+        )
+        for capture, own in zip(run.manifest.captures, readings, strict=True)
+    )
+    write_json(run.folder / "manifest.json", replace(run.manifest, captures=captures))
+    return tracekit.open_run(run.folder)
+
+
+def test_hosts_that_share_too_few_collectives_are_put_together_by_their_readings(make_run, runs):
+    # Rank 1 is ahead by 400 µs at the start and by 500 µs a second later: 100 ppm.
+    run = make_run(meetings(runs, [0, 400], n=3))
+    run = read_against(run, [[(0, 0), (1_000_000, 0)], [(0, -400), (1_000_000, -500)]])
+    found = clocks(run)
+    assert found["source"].to_list() == ["readings"] * 2
+    assert found["offset_ns"].to_list() == [0, 400_000]
+    assert found["drift"].to_list() == pytest.approx([0, 1e-4])
+    assert found["error_ns"].to_list() == [5_000, 5_000]
+    rows = waits(run).collect()
+    assert rows["aligned_wait_ns"].to_list() == pytest.approx([0] * len(rows), abs=1_000)
+
+
+def test_ends_of_collectives_say_more_than_readings(make_run, runs):
+    run = make_run(meetings(runs, [0, 400]))
+    found = clocks(read_against(run, [[(0, 0)], [(0, -700)]]))
+    assert set(found["source"]) == {"collective ends"}
+
+
+def test_one_clock_that_was_read_is_compared_with_nobody(make_run, runs):
+    run = make_run(meetings(runs, [0, 400], n=3))
+    found = clocks(read_against(run, [[(0, 0)], []]))
+    assert not found["is_usable"].any()
 
 
 def test_both_estimators_agree_and_their_error_says_how_well(make_run, runs):

@@ -3,7 +3,8 @@
 Ranks of one host share a clock; where hosts are not known, every rank has its own. A collective
 that nobody leaves before all have entered ends everywhere at once: its ends tell the clocks apart.
 A rank that contradicts its host's clock gets its own. Clocks that leave a collective before a
-member has entered it, or that share too few of them, are not used.
+member has entered it, or that share too few of them, are not used; there what the hook measured
+between hosts takes their place.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import polars as pl
 
 from tracekit.derive.cached import cached
 from tracekit.derive.clock_fit import Block, Fit, fitted
+from tracekit.derive.clock_readings import with_readings
 from tracekit.derive.instances import instances
 from tracekit.derive.synchronizing import is_split
 from tracekit.schema.table import F64, FLAG, I64, TEXT, Column, Table
@@ -35,7 +37,7 @@ CLOCKS = Table(
         Column("error_ns", F64, "ns", "three times the spread of its residuals; 0 on one clock"),
         Column("n_ends", I64, "", "collectives by which it was fitted"),
         Column("is_usable", FLAG, "", "whether times of ranks can be compared by it"),
-        Column("source", TEXT, "", "one clock, collective ends, or why it cannot be used"),
+        Column("source", TEXT, "", "one clock, collective ends, readings, or why not to be used"),
     ),
 )
 ONE_CLOCK, BY_ENDS = "one clock", "collective ends"
@@ -73,7 +75,9 @@ def _clocks(run: Run) -> pl.DataFrame:
     origin_ns, blocks = _blocks(ends.join(numbered.select("rank", "number"), on="rank"))
     fit = fitted(len(order), blocks)
     found = numbered.join(_of(fit, origin_ns), on="number", validate="m:1").sort("rank")
-    return _judged(found, ends).select(list(CLOCKS.schema))
+    judged = _judged(found, ends).select(list(CLOCKS.schema))
+    is_one = judged["is_usable"].all() and judged["component"].n_unique() == 1
+    return judged if is_one else with_readings(run, judged)
 
 
 def _ends(run: Run) -> pl.DataFrame:
