@@ -70,6 +70,7 @@ from tracekit.findings import (
     Confidence,
     Finding,
     Level,
+    Published,
     Scope,
     Status,
 )
@@ -346,4 +347,5 @@ DETECTOR = Detector(
     min_ranks=2,
     limits=Limits,
     detect=detect,
+    published=(Published(22, "MegaScale", "2402.15627"),),
 )
