@@ -1,9 +1,9 @@
 """Forward and backward turns of the micro-batches of a step, told by who launched what, in order.
 
 The training thread launches forward turns, autograd's thread backward ones, and a stage of a
-pipeline sends or receives between two turns. So a turn is what was launched without a change of
-thread and without a message between. The optimizer and what is shorter than a tenth of the usual
-turn is none.
+pipeline sends or receives between two turns. So a turn is what was launched in a step without a
+change of thread and without a message between. The optimizer and what is shorter than a tenth of
+the usual turn is none.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def _turns(run: Run, rank: int) -> pl.DataFrame:
     main = pl.lit(training_thread(run, rank), dtype=pl.Int64)
     is_message = pl.col("is_message").fill_null(value=False)
     is_counted = is_message | ((pl.col("class") == COMPUTE) & (pl.col("kind") != "optimizer"))
-    is_new = (pl.col("launch_thread") != pl.col("launch_thread").shift(1)) | is_message
+    is_other = (pl.col(name) != pl.col(name).shift(1) for name in ("launch_thread", "step"))
+    is_new = pl.any_horizontal(*is_other, is_message)
     dur_ns = pl.col("end_ns") - pl.col("start_ns")
     found = (
         begun_inside(activity(run, rank), spans(run, rank))
