@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from tracekit.derive.averages import mean_steps
 from tracekit.derive.host_kinds import COLLECTION, class_of
 from tracekit.derive.savings import saving
 from tracekit.derive.stalls import by_rank, removable_ns, stalled
@@ -61,7 +62,9 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     rows = stalled(run, is_collection)
     if rows.is_empty() or not _is_marked(run):
         return (skipped(DETECTOR, _NOT_RECORDED),)
-    worst = rows.sort("stall_ns", descending=True).unique("step", keep="first", maintain_order=True)
+    worst = rows.sort("stall_ns", "rank", "device", descending=[True, False, False]).unique(
+        "step", keep="first", maintain_order=True
+    )
     share = number(worst["stall_ns"].sum()) / number(worst["dur_ns"].sum())
     ranks = by_rank(rows)
     shown = shown_of(run, share, limits.min_step_share)
@@ -70,9 +73,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         return (finding(DETECTOR, Status.CLEAR, evidence=(table,), **shown),)
     gain = removable_ns(rows)
     a_step_ns = number(worst["stall_ns"].mean())
-    n_ranks = worst.filter(pl.col("stall_ns") > 0)["rank"].n_unique()
     shown["confidence"] = Confidence(Level.HIGH, "collections are marked in the traces")
-    turns = f"; {n_ranks} ranks take turns" if n_ranks > 1 else ""
     return (
         finding(
             DETECTOR,
@@ -82,10 +83,10 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
             ranks=at_fault(ranks, min(number(ranks["share"].max()), limits.min_step_share)),
             steps=tuple(worst.filter(pl.col("stall_ns") > 0)["step"].unique().sort()),
             saving=saving(
-                gain.low, gain.high, number(rows["dur_ns"].mean()), rows["rank"].n_unique(), ASSUMES
+                gain.low, gain.high, number(rows["dur_ns"].mean()), mean_steps(run).height, ASSUMES
             ),
             evidence=(table, _by_step(worst)),
-            why=f"the host collects garbage while its device has nothing to run{turns}",
+            why=f"the host collects garbage while its device has nothing to run{_turns(rows)}",
             **shown,
         ),
     )
@@ -100,6 +101,15 @@ def _is_marked(run: Run) -> bool:
         for table in ("annotations", "cpu_ops")
     )
     return any(rows.collect().item() for rows in marked)
+
+
+def _turns(rows: pl.DataFrame) -> str:
+    """How many ranks take turns, for a sentence; empty where most collect in the same steps."""
+    held_up = rows.filter(pl.col("stall_ns") > 0)
+    n_ranks = held_up["rank"].n_unique()
+    n_in_step = held_up.group_by("step").agg(n=pl.col("rank").n_unique())["n"]
+    is_in_turn = n_ranks > 1 and 2 * number(n_in_step.median()) <= n_ranks
+    return f"; {n_ranks} ranks take turns" if is_in_turn else ""
 
 
 def _by_step(worst: pl.DataFrame) -> Evidence:

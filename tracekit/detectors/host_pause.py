@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.activity import has_device_events
-from tracekit.derive.averages import averages, breakdowns
+from tracekit.derive.averages import averages, breakdowns, mean_steps
 from tracekit.derive.host_causes import HOST_OTHER
 from tracekit.derive.savings import saving
 from tracekit.derive.stalls import all_stalls, by_rank, removable_ns, stalled
@@ -83,10 +83,12 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     if rows.is_empty():
         return (skipped(DETECTOR, f"{NOTHING}. {DETECTOR.how}"),)
     in_steps = pl.col("step").is_in(list(averages(run).steps))
-    pauses = all_stalls(run, is_pause & in_steps).join(
-        breakdowns(run).filter("is_averaged").select("rank", "device", "step"),
-        on=["rank", "device", "step"],
-        how="semi",
+    pauses = _of_hosts(
+        all_stalls(run, is_pause & in_steps).join(
+            breakdowns(run).filter("is_averaged").select("rank", "device", "step"),
+            on=["rank", "device", "step"],
+            how="semi",
+        )
     )
     in_step = rows.group_by("step").agg(pl.col("stall_ns").max(), pl.col("dur_ns").mean())
     share = number(in_step["stall_ns"].sum()) / number(in_step["dur_ns"].sum())
@@ -116,13 +118,22 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
             ranks=tuple(counts["rank"]),
             steps=tuple(pauses["step"].unique().sort()),
             saving=saving(
-                gain.low, gain.high, number(rows["dur_ns"].mean()), rows["rank"].n_unique(), ASSUMES
+                gain.low, gain.high, number(rows["dur_ns"].mean()), mean_steps(run).height, ASSUMES
             ),
             evidence=(_pauses(pauses), table),
             why="the launching threads of these ranks are in no operator, call or annotation; "
             "garbage collection of Python is likely",
             **shown,
         ),
+    )
+
+
+def _of_hosts(pauses: pl.DataFrame) -> pl.DataFrame:
+    """Pauses of which each is seen once: one that holds several devices of a rank up is one."""
+    ends_ns = pl.col("start_ns") + pl.col("stall_ns")
+    ended_ns = ends_ns.cum_max().shift(1).over("rank")
+    return pauses.sort("rank", "start_ns", "device").filter(
+        (pl.col("start_ns") >= ended_ns).fill_null(value=True)
     )
 
 
