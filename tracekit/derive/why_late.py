@@ -40,7 +40,7 @@ _SAME = ["name", "work"]
 
 @dataclass(frozen=True, slots=True)
 class WhyLate:
-    """What a late rank did instead, in ns a step.
+    """What a late rank did instead, in ns a step; `late_ns` is how much later than that peer.
 
     `parts` has `part`, `own_ns`, `peer_ns`, `extra_ns` (own − peer), Float64, the largest extra
     first; the extras sum to `late_ns`. `kinds` compares the compute among them by class of work
@@ -117,15 +117,18 @@ def _compared(
     """Spans of one late rank and of its median peer before the latest of its arrivals.
 
     Returns:
-        `number` (the instance), `late_ns`, and for each of the two its rank, device, start and end.
+        `number` (the instance), `late_ns` (later than that peer), and for each of the two its rank,
+        device, start and end.
     """
     arrivals = _latest(run, rank, late, calls)
     end_ns = pl.col("start_ns") + pl.col("dur_ns")
     met = calls.select(sync="instance", rank="rank", met_ns=end_ns)
     steps = _opened(run, calls["rank"].unique().to_list())
     members = (
-        arrivals.select("instance", "sync", "step", "late_ns")
-        .join(calls.select("instance", "rank", "device", end_ns="start_ns"), on="instance")
+        arrivals.select("instance", "sync", "step")
+        .join(
+            calls.select("instance", "rank", "device", "dur_ns", end_ns="start_ns"), on="instance"
+        )
         .join(met, on=["sync", "rank"], how="left", validate="m:1")
         .join(steps, on=["rank", "step"], how="left", validate="m:1")
         .with_columns(start_ns=pl.coalesce("met_ns", "opens_ns"), device=_device(run))
@@ -142,10 +145,17 @@ def _compared(
     return (
         members.filter(rank=rank)
         .join(
-            peers.select("instance", peer="rank", **{f"peer_{name}": name for name in place}),
+            peers.select(
+                "instance",
+                peer="rank",
+                peer_dur_ns="dur_ns",
+                **{f"peer_{name}": name for name in place},
+            ),
             on="instance",
             validate="1:1",
         )
+        # Both leave together: who is inside for less time came later by as much.
+        .with_columns(late_ns=pl.col("peer_dur_ns") - pl.col("dur_ns"))
         .select(
             "rank",
             "late_ns",
