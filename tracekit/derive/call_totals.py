@@ -1,8 +1,7 @@
 """How long the same calls take on the hosts of different ranks.
 
-Operators hold the calls that they make, so that only launching calls are counted where they were
-recorded, else operators: a sum of both would count a call twice. Calls that wait for the device, or
-may, say nothing of the host.
+Operators hold the calls that they make, so that only launching calls are counted: a sum of both
+would count a call twice. Calls that wait for the device, or may, say nothing of the host.
 """
 
 from __future__ import annotations
@@ -40,7 +39,8 @@ def slowness(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
 
     Returns:
         `rank`, `name`, `n_calls` a step, `own_ns` (n · median on this rank, a step), `usual_ns`
-        (n · median over ranks of that), all Float64; sorted by rank and name.
+        (n · median over ranks of that; calls of no length are left out), all Float64; sorted by
+    rank and name.
     """
     n_steps = max(len(steps), 1)
     rows = pl.concat(
@@ -56,7 +56,7 @@ def slowness(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
     n_ranks = rows["rank"].n_unique()
     usual_ns = pl.col("each_ns").median().over("name")
     return (
-        rows.filter(pl.len().over("name") == n_ranks)
+        rows.filter((pl.len().over("name") == n_ranks) & (usual_ns > 0))
         .with_columns(
             own_ns=pl.col("n_calls") * pl.col("each_ns"), usual_ns=pl.col("n_calls") * usual_ns
         )

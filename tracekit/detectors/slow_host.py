@@ -1,14 +1,13 @@
 """The host of one rank, or all ranks of one host, run the same operators more slowly than others.
 
 What it measures:
-    How long the same host operators and launches take on each rank, against the median rank, where
-    devices wait for their hosts.
+    How long the same launching calls take on each rank, against the median rank, where devices wait
+    for their hosts.
 
 Formula:
-    Slowness of a rank = Σ n · mean / Σ n · median of the means over ranks, over operators and
-    launching calls of one name that every compared rank ran in the averaged steps (the calls inside
-    an operator are its own, so only calls that hold no other are counted). Ranks of one host that
-    are slow together are one culprit. Measured: slowness − 1.
+    Slowness of a rank = Σ n · own / Σ n · usual, over launching calls of one name that every rank
+    made in the averaged steps: own is the median duration of one, usual the median of that over
+    ranks. Ranks that are slow together are one culprit. Measured: slowness − 1.
 
 Threshold:
     Found where slowness − 1 is at least `min_slower_share`, and idle time of the device behind
@@ -16,7 +15,7 @@ Threshold:
     per cent; without idle time behind launches a slow host costs nothing.
 
 Evidence:
-    Slowness and idle time behind launches by rank; the operators that differ most.
+    Slowness and idle time behind launches by rank; the calls that differ most.
 
 What-if saving:
     Idle time behind launches comes down to the median rank's. Low: less the rank's own waiting.
@@ -73,22 +72,23 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     if calls.is_empty():
         return (skipped(DETECTOR, f"no call is common to all ranks. {DETECTOR.how}"),)
     ranks = _ranks(run, calls)
-    top = number(ranks["slower_share"].max())
+    is_slow = (pl.col("slower_share") >= limits.min_slower_share) & (
+        pl.col("extra_ns") >= limits.min_step_share * pl.col("step_ns")
+    )
+    slow = ranks.filter(is_slow)
+    top = number((slow if slow.height else ranks)["slower_share"].max())
     shown: dict[str, Any] = {
         "measured": Quantity(max(top, 0.0), Unit.SHARE),
         "limit": Quantity(limits.min_slower_share, Unit.SHARE),
         "confidence": confidence(run),
         "evidence": (_by_rank(ranks),),
     }
-    is_slow = (pl.col("slower_share") >= limits.min_slower_share) & (
-        pl.col("extra_ns") >= limits.min_step_share * pl.col("step_ns")
-    )
-    slow = ranks.filter(is_slow)
     if slow.is_empty() or 2 * slow.height > ranks.height:
         return (finding(DETECTOR, Status.CLEAR, **shown),)
     at_fault = slow["rank"].to_list()
     who = f"Rank {at_fault[0]}" if len(at_fault) == 1 else f"Ranks {rank_list(at_fault)}"
     hosts = {run.capture(rank).host for rank in at_fault}
+    runs = "runs" if len(at_fault) == 1 else "run"
     where = f" on host {next(iter(hosts))}" if len(hosts) == 1 and None not in hosts else ""
     high_ns = number(slow["extra_ns"].max())
     shown["evidence"] = (*shown["evidence"], _by_call(calls, at_fault))
@@ -97,7 +97,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
             DETECTOR,
             Status.FOUND,
             subject=who.lower(),
-            title=f"{who}{where} runs the same calls {text(top, Unit.SHARE)} more slowly",
+            title=f"{who}{where} {runs} the same calls {text(top, Unit.SHARE)} more slowly",
             cause=Cause.SLOW_HOST,
             ranks=tuple(at_fault),
             steps=averages(run).steps,
