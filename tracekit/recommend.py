@@ -43,6 +43,18 @@ ADVICE: dict[Cause, Recommendation] = {
         "spread experts, tables or layers by measured time.",
         Change.CODE,
     ),
+    Cause.THROTTLED_DEVICE: Recommendation(
+        "Find what holds this device back: heat (airflow, dust, its place in the rack), a power "
+        "limit lower than its peers', a clock that was set.",
+        Change.HARDWARE,
+        (
+            (
+                "nvidia-smi --query-gpu=index,clocks.sm,clocks.applications.graphics,power.limit,"
+                "temperature.gpu,clocks_event_reasons.active --format=csv"
+            ),
+            "nvidia-smi -q -d PERFORMANCE,POWER,CLOCK",
+        ),
+    ),
     Cause.SEQUENCE_LENGTH_IMBALANCE: Recommendation(
         "Balance the sum of squared lengths over ranks, not samples or tokens: pack by cost within "
         "each global batch, and split the longest sequences (context parallelism).",

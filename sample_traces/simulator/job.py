@@ -22,6 +22,7 @@ Schedule = Literal["gpipe", "1f1b", "interleaved"]
 class Faults:
     """What goes wrong, by rank (and step); nothing does by default.
 
+    `host_work` is an operator by name, and for how many ns it keeps the training thread busy.
     `attention_factor` and `encoder_factor` are those of a rank in a step, `micro_batch_factor` that
     of a micro-batch on all ranks. In layer l the experts of the l-th rank of their group get
     `hot_expert_factor` times the tokens, and the others less, so that all get as many as before.
@@ -38,6 +39,7 @@ class Faults:
     loader_ns: dict[tuple[int, int], int] = field(default_factory=dict)
     pause_ns: dict[tuple[int, int], int] = field(default_factory=dict)
     collection_ns: dict[tuple[int, int], int] = field(default_factory=dict)
+    host_work: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
     allocation_ns: dict[tuple[int, int], int] = field(default_factory=dict)
     is_freeing: bool = False
     is_serialized: bool = False

@@ -76,6 +76,9 @@ class _Rank:
         if collection_ns:
             name = "tracekit.gc generation 2"
             self.main.append(HostWork(dur_ns=collection_ns, name=name, category="annotation"))
+        name, dur_ns = faults.host_work.get((self.rank, step), ("", 0))
+        if dur_ns:
+            self.main.append(HostWork(dur_ns=dur_ns, name=name, category="cpu_op"))
         self._allocate(faults.allocation_ns.get((self.rank, step), 0))
         for turn in turns(job, self.pp):
             if turn.is_forward:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 SLOWER, MORE, COPIES = "same kernels slower", "more or bigger kernels", "copies"
 COMMUNICATION, INHERITED = "communication", "late at the start"
 LONGER_SEQUENCES, HOTTER_EXPERTS, OTHER_MODEL = "longer sequences", "more tokens", "another GPU"
+HELD_BACK = "a lower clock"
 
 _CAUSES = {
     SLOWER: (Cause.SLOW_DEVICE, "its kernels run slower"),
@@ -24,6 +25,10 @@ _CAUSES = {
     ),
     HOTTER_EXPERTS: (Cause.EXPERT_IMBALANCE, "its experts get more tokens"),
     OTHER_MODEL: (Cause.HETEROGENEOUS_DEVICE, "its GPU is of another model than its peers'"),
+    HELD_BACK: (
+        Cause.THROTTLED_DEVICE,
+        "its kernels run slower, and its device at a lower clock or under a limit",
+    ),
     COPIES: (Cause.COPY_IN_OUT, "it copies more"),
     "host-sync": (Cause.HOST_SYNC, "its host waits for the device"),
     "input-pipeline": (Cause.INPUT_PIPELINE, "it waits for its input"),

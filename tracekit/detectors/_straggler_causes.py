@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.derive.causes import (
+    HELD_BACK,
     HOTTER_EXPERTS,
     LONGER_SEQUENCES,
     MORE,
@@ -13,6 +14,7 @@ from tracekit.derive.causes import (
     cause_of_lateness,
     reason,
 )
+from tracekit.derive.device_clocks import is_held_back
 from tracekit.derive.expert_work import expert_extra_ns
 from tracekit.derive.gpu_models import models
 from tracekit.derive.work_classes import ATTENTION, EXPERTS, class_at_fault
@@ -47,7 +49,11 @@ def _in_full(run: Run, why: WhyLate, part: str) -> str:
         return HOTTER_EXPERTS
     if work is not None:
         return {EXPERTS: HOTTER_EXPERTS, ATTENTION: LONGER_SEQUENCES}[work]
-    return OTHER_MODEL if part == SLOWER and _differs(run, why) else part
+    if part != SLOWER:
+        return part
+    if _differs(run, why):
+        return OTHER_MODEL
+    return HELD_BACK if is_held_back(run, why.ranks, why.peers) else part
 
 
 def _differs(run: Run, why: WhyLate) -> bool:
