@@ -40,7 +40,7 @@ def slowness(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
     Returns:
         `rank`, `name`, `n_calls` a step, `own_ns` (n · median on this rank, a step), `usual_ns`
         (n · median over ranks of that; calls of no length are left out), all Float64; sorted by
-    rank and name.
+        rank and name.
     """
     n_steps = max(len(steps), 1)
     rows = pl.concat(

@@ -44,6 +44,7 @@ from tracekit.derive.savings import saving
 from tracekit.derive.stages import stages
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
 from tracekit.detectors._imbalance import cause_of_unevenness
+from tracekit.detectors._stalls import NOTHING
 from tracekit.findings import (
     Column,
     Confidence,
@@ -100,7 +101,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     kernels = differences(run, chosen.steps)
     most = limits.max_waste_share if has_device_events(run) else limits.max_host_waste_share
     excess_ns, step_ns = top["max_ns"] - top["mean_ns"], number(means["dur_ns"].mean())
-    waste_share = excess_ns / top["max_ns"]
+    waste_share = excess_ns / top["max_ns"] if top["max_ns"] else 0.0
     shares: dict[str, Any] = {
         "subject": SUBJECT,
         "measured": Quantity(waste_share, Unit.SHARE),
@@ -174,6 +175,8 @@ def _confidence(chosen: Averages) -> Confidence:
 
 
 def _why_not(means: pl.DataFrame, *, is_comparable: bool) -> str:
+    if means.is_empty():
+        return f"{NOTHING}. {DETECTOR.how}"
     if not is_comparable:
         return (
             "the windows of the ranks may hold different work. Mark steps (prof.step() of "
