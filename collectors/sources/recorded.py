@@ -224,7 +224,7 @@ def _manifest(
     return Manifest(
         tracekit_version=tracekit_version(),
         name=window.name,
-        source=path_text(window.folder.parents[1].absolute()),
+        source=path_text(window.folder.absolute()),
         epoch_ns=job.created_ns,
         world_size=world_size,
         captures=tuple(captures),
