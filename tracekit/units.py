@@ -62,7 +62,8 @@ def text(value: float, unit: Unit | str) -> str:
         case Unit.RATIO:
             return f"{value:.2f}×"
         case _:
-            return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+            is_whole = float(value).is_integer() or abs(value) >= 100
+            return f"{value:,.0f}" if is_whole else f"{value:,.2f}"
 
 
 def _scaled(value: float, scales: tuple[tuple[str, float], ...], base: str) -> str:

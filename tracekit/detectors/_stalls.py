@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from tracekit.derive.activity import has_device_events
+from tracekit.derive.activity import HOST_DEVICE, has_device_events
 from tracekit.derive.averages import averages, mean_steps
 from tracekit.derive.idle import NOT_RECORDED
 from tracekit.derive.idle_totals import idle_by_cause
@@ -92,7 +92,8 @@ def confidence(run: Run) -> Confidence:
 
 def ranks_table(what: str, ranks: pl.DataFrame) -> Evidence:
     """Stalls by rank in the mean step (rows of `by_rank`), the longest first."""
-    rows = ranks.select("rank", "device", "step_ns", "stall_ns", "share", "n_stalls")
+    device = pl.col("device").replace(HOST_DEVICE, None)  # a training thread has no number
+    rows = ranks.select("rank", device, "step_ns", "stall_ns", "share", "n_stalls")
     return Evidence(
         title=f"{what} by rank, mean step",
         columns=(

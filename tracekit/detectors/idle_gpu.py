@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from tracekit.derive.activity import has_device_events
+from tracekit.derive.activity import HOST_DEVICE, has_device_events
 from tracekit.derive.averages import averages, mean_steps
 from tracekit.derive.causes import cause_of
 from tracekit.derive.idle_totals import idle_by_cause
@@ -155,7 +155,11 @@ def _causes(causes: pl.DataFrame, step_ns: float) -> Evidence:
 def _by_rank(means: pl.DataFrame) -> Evidence:
     table = (
         means.select(
-            "rank", "device", "dur_ns", "idle_ns", share=pl.col("idle_ns") / pl.col("dur_ns")
+            "rank",
+            pl.col("device").replace(HOST_DEVICE, None),
+            "dur_ns",
+            "idle_ns",
+            share=pl.col("idle_ns") / pl.col("dur_ns"),
         )
         .sort("idle_ns", "rank", descending=[True, False])
         .head(16)

@@ -90,7 +90,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
             title=f"The profiler may cost up to {text(share, Unit.SHARE)} of a step",
             cause=Cause.PROFILER_OVERHEAD,
             ranks=tuple(sorted(ranks.filter(share=share)["rank"].to_list())),
-            recommendation=_advice(options),
+            recommendation=_advice(run, options),
             why=f"recording {number(ranks['n_operators'][0]):,.0f} operators a step costs the host "
             f"{text(number(ranks['cost_ns'][0]), Unit.NS)}",
             **shown,
@@ -134,13 +134,15 @@ def _by_rank(run: Run) -> pl.DataFrame:
     )
 
 
-def _advice(options: tuple[str, ...]) -> Recommendation:
+def _advice(run: Run, options: tuple[str, ...]) -> Recommendation:
     off = ", ".join(f"{name}=False" for name in options)
+    is_hooked = any(capture.facts is not None for capture in run.manifest.captures)
     if not off:
+        few = "schedule=torch.profiler.schedule(wait=50, warmup=2, active=3, repeat=1)"
         return Recommendation(
             "Compare with the step time of the job without the profiler, and record few steps.",
             Change.SETTING,
-            ("schedule=torch.profiler.schedule(wait=50, warmup=2, active=3, repeat=1)",),
+            ("tracekit.collect(run_dir, steps=3, wait=50)" if is_hooked else few,),
         )
     return Recommendation(
         "Record again with these options off; they tell what called a kernel, and cost most.",
