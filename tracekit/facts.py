@@ -104,7 +104,8 @@ class Window:
     """One recorded window of one rank: its steps, what it cost, and why it is short if it is.
 
     Times are Unix ns. `before_ns` and `during_ns` are durations of steps before and in the window:
-    their difference is what recording costs.
+    their difference is what recording costs. `keeps_raw` says that the trace is to stay when it has
+    been converted, whoever converts it.
     """
 
     rank: int
@@ -121,6 +122,7 @@ class Window:
     samples: tuple[Sample, ...] = ()
     clocks: tuple[ClockPair, ...] = ()
     notes: tuple[str, ...] = ()
+    keeps_raw: bool = False
 
 
 def write(path: Path, value: Facts | Window | dict[str, object]) -> None:

@@ -262,6 +262,7 @@ class Recording:
                 samples=tuple(window.samples.calls),
                 clocks=(window.clock, clock_pair()),
                 notes=window.notes,
+                keeps_raw=self.plan.keeps_raw,
             ),
         )
         self._write_facts()

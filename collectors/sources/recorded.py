@@ -177,7 +177,7 @@ def _converted(
         quality=(*outcome.quality, *noted.checks(told)),
     )
     write_json(capture_path(window.folder, rank), capture)
-    if not keeps_raw:
+    if not (keeps_raw or (told is not None and told.keeps_raw)):
         for each in raw.glob(f"rank={rank:06d}.*"):
             if each.suffix != ".lock":  # the others wait at it
                 each.unlink(missing_ok=True)

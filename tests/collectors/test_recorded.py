@@ -318,3 +318,10 @@ def test_a_folder_of_a_job_that_recorded_nothing_says_so(tmp_path):
 def test_only_a_recording_is_converted_in_place(tmp_path):
     with pytest.raises(UsageError, match=r"not recorded by tracekit\.collect"):
         tracekit.convert(tmp_path)
+
+
+@pytest.mark.parametrize("keeps_raw", [True, False])
+def test_a_trace_that_was_to_be_kept_is_kept_whoever_converts_it(tmp_path, keeps_raw):
+    record(tmp_path / "job", 0, 10, keeps_raw=keeps_raw)
+    tracekit.open_run(tmp_path / "job")  # the job was killed before its own conversion began
+    assert bool(list((tmp_path / "job").glob("attempt=0/*/raw/rank=0*"))) == keeps_raw
