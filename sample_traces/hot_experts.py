@@ -20,7 +20,13 @@ def build(folder: Path, seed: int, severity: float) -> Truth:
     if not severity:
         return Truth()
     cause = Cause.EXPERT_IMBALANCE
-    return Truth(findings=(Planted(id="expert-imbalance", cause=cause, saving_ns=saving_ns),))
+    return Truth(
+        findings=(
+            Planted(id="expert-imbalance", cause=cause, saving_ns=saving_ns),
+            # Ranks that take the median of a layer: less than an even share of its tokens.
+            Planted(id="straggler-rank", cause=cause),
+        )
+    )
 
 
 SCENARIO = Scenario(id="hot-experts", title="Other experts are hot in every layer", build=build)
