@@ -29,6 +29,9 @@ MAX_FINDINGS = 4
 MAX_LINES = 30
 MAX_SENTENCE_LINES = 4
 MAX_WARNING_LINES = 3
+MIN_WARNING_LINES = 3
+N_OTHER_COLUMNS = 8 + 10 + 11 + 4 * 2
+"""What the table of findings takes beside title and cause, with the space between columns."""
 MAX_FACT_LINES = 2
 
 STYLES = {
@@ -59,12 +62,19 @@ def summary(result: Result, *, width: int | None = None) -> RenderableType:
     columns = max(40, width or shutil.get_terminal_size((80, 24)).columns)
     problems = found(ranked(result.findings), Status.FOUND)
     shown = problems[:MAX_FINDINGS]
-    blocks: list[RenderableType] = [*_verdict(result, columns), *_facts(result, columns)]
-    if shown:
-        blocks += [Text(""), _findings(shown, columns)]
-    blocks += [Text(""), *_mean_step(result, columns), _counts(result, len(problems), columns)]
-    n_lines = len(blocks) + len(shown)  # the table is one block: its head and a line per finding
-    return Group(*blocks, *_warnings(result, columns, max(MAX_LINES - n_lines, 3)))
+    above: list[RenderableType] = [*_verdict(result, columns), *_facts(result, columns)]
+    below: list[RenderableType] = [
+        Text(""),
+        *_mean_step(result, columns),
+        _counts(result, len(problems), columns),
+    ]
+    n_lines = len(above) + len(below) + (len(shown) + 2 if shown else 0)
+    # Titles take two lines each where the screen has room for them.
+    has_room = n_lines + len(shown) <= MAX_LINES - MIN_WARNING_LINES
+    n_lines += len(shown) if has_room else 0
+    table = [Text(""), _findings(shown, columns, has_room=has_room)] if shown else []
+    warned = _warnings(result, columns, max(MAX_LINES - n_lines, MIN_WARNING_LINES))
+    return Group(*above, *table, *below, *warned)
 
 
 def plain(value: str, n_chars: int) -> str:
@@ -102,12 +112,13 @@ def _facts(result: Result, columns: int) -> list[Text]:
     return [Text(line, style="dim") for line in _lines(shown, " · ", columns)[:MAX_FACT_LINES]]
 
 
-def _findings(problems: tuple[Finding, ...], columns: int) -> Table:
-    """A row per finding. Only the titles give way where the terminal is narrow."""
+def _findings(problems: tuple[Finding, ...], columns: int, *, has_room: bool) -> Table:
+    """A row per finding, of two lines where there is room. Only the titles give way."""
     n_cause = max(len(finding.cause.value) if finding.cause else 5 for finding in problems)
+    n_title = max(columns - n_cause - N_OTHER_COLUMNS, 8)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), width=columns)
     table.add_column("Severity", no_wrap=True, width=8)
-    table.add_column("Finding", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column("Finding", ratio=1, width=n_title)
     table.add_column("Cause", no_wrap=True, width=n_cause)
     table.add_column("Ranks", no_wrap=True, width=10)
     table.add_column("Saves up to", no_wrap=True, justify="right", width=11)
@@ -116,7 +127,7 @@ def _findings(problems: tuple[Finding, ...], columns: int) -> Table:
         ranks = ranks_text(finding.ranks) or "-"
         table.add_row(
             Text(SEVERITY_LABELS[severity], style=STYLES[severity.value]),
-            Text(plain(finding.title, 100)),
+            Text("\n".join(_wrapped(finding.title, n_title, 2 if has_room else 1))),
             Text(finding.cause.value if finding.cause else "-"),
             Text(ranks if len(ranks) <= 10 else counted(len(finding.ranks), "rank")),
             Text(text(finding.saving.per_step_ns.high, Unit.NS) if finding.saving else "-"),
