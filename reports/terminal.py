@@ -72,7 +72,9 @@ def summary(result: Result, *, width: int | None = None) -> RenderableType:
     # Titles take two lines each where the screen has room for them.
     has_room = n_lines + len(shown) <= MAX_LINES - MIN_WARNING_LINES
     n_lines += len(shown) if has_room else 0
-    table = [Text(""), _findings(shown, columns, has_room=has_room)] if shown else []
+    table: list[RenderableType] = []
+    if shown:
+        table = [Text(""), _findings(shown, columns, has_room=has_room)]
     warned = _warnings(result, columns, max(MAX_LINES - n_lines, MIN_WARNING_LINES))
     return Group(*above, *table, *below, *warned)
 
