@@ -75,3 +75,21 @@ def test_a_rank_without_events_has_a_place(make_run, runs):
         (0, 0, 0, 1),
         (4, 4, 0, 1),
     ]
+
+
+def test_a_ring_is_no_pipeline_and_one_with_gradients_is(make_run, runs):
+    send, recv = {0: 1, 1: 2, 2: 0}, {0: 2, 1: 0, 2: 1}
+    ring = ranks_of(runs, range(3), send=send, recv=recv)
+    assert stages(make_run(ring))["n_stages"].to_list() == [1, 1, 1]
+    for rank, peer in recv.items():  # gradients go back to where activations came from
+        ring[rank].collective(40, 5, "send", destination_rank=peer, members=None)
+    assert stages(make_run(ring))["n_stages"].to_list() == [3, 3, 3]
+
+
+def test_two_ranks_that_share_a_sequence_are_known_by_their_group(make_run, runs):
+    traces = ranks_of(runs, range(2), send={0: 1, 1: 0}, recv={0: 1, 1: 0})
+    assert stages(make_run(traces))["n_stages"].to_list() == [2, 2]
+    for trace in traces.values():
+        for row in trace.rows["collectives"]:
+            row["group_description"] = "CONTEXT_PARALLEL_GROUP"
+    assert stages(make_run(traces))["n_stages"].to_list() == [1, 1]
