@@ -70,7 +70,7 @@ def test_another_rank_is_hot_in_every_layer_with_exact_excess_and_saving(
         "layers a step"
     )
     assert found.evidence[0].rows == tuple((rank, 300_000, 3) for rank in range(4))
-    assert found.evidence[1].rows[0] == (2, 0, 0, 120_000, 75_000)
+    assert found.evidence[1].rows[0] == (2, 1, 0, 120_000, 75_000)
 
 
 @pytest.mark.parametrize(("extra", "is_found"), [(7, True), (6, False)])

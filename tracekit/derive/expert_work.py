@@ -2,7 +2,8 @@
 
 Kernels of experts are known by name. Where none is, experts are the matrix products between the two
 exchanges of a layer: every all-to-all that opens a pair sends tokens to experts, the next brings
-them back, forward and backward. What else is exchanged, as rows of embedding tables, is no token.
+them back, forward and backward, as many bytes as came. What else is exchanged, as rows of embedding
+tables, does not come back.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tracekit.derive.kernel_kinds import COMMUNICATION
 from tracekit.derive.stages import stages
 from tracekit.derive.steps import begun_inside, spans
 from tracekit.derive.work_classes import EXPERTS, LINEAR, work_class
-from tracekit.schema.table import FLAG, I64, Column, Table
+from tracekit.schema.table import I64, Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -29,13 +30,15 @@ if TYPE_CHECKING:
 EXCHANGES = ("all_to_all", "dispatch", "combine")
 MIN_EXCHANGE_SHARE = 0.01
 """Smaller than this against the largest exchange: ranks tell each other how many tokens come."""
+MIN_BACK_SHARE = 0.4
+"""Of all exchanges every second one brings tokens back, less those at the ends of the trace."""
 EXPERT_WORK = Table(
     "expert_work",
     "stretch of compute between two communications in one step of one rank",
     (
         Column("step", I64, "", "step in which it began"),
         Column("stretch", I64, "", "how many communications began before it in the step"),
-        Column("is_exchanged", FLAG, "", "lies between the two exchanges of a layer"),
+        Column("n_exchanges", I64, "", "exchanges of tokens that began before it in the step"),
         Column("n_expert_kernels", I64, "", "kernels of experts, by name"),
         Column("expert_ns", I64, "ns", "sum of their durations"),
         Column("linear_ns", I64, "ns", "sum of the durations of its matrix products"),
@@ -53,21 +56,21 @@ def stretches(run: Run, rank: int) -> pl.LazyFrame:
 def expert_layers(run: Run) -> pl.DataFrame:
     """Expert compute of the averaged steps: `rank`, `group`, `step`, `layer`, `expert_ns`.
 
-    `group` is the one that exchanges tokens, `layer` counts stretches with expert work in a step,
-    forward and backward. Where ranks of a group have other numbers of stretches in a step, it is
-    one layer. By all of them; empty without experts.
+    `group` is the one that exchanges tokens, `layer` the number of exchanges before it in the step,
+    forward and backward: a rank that got no token has 0 ns there. Where ranks of a group exchange
+    unequally often in a step, that is one layer. By all of them; empty without experts.
     """
-    rows = _expert_stretches(run).filter(pl.col("expert_ns") > 0)
-    layer = pl.int_range(pl.len(), dtype=pl.Int64).over("rank", "step")
-    found = (
-        rows.join(_groups(run), on="rank").sort("rank", "step", "stretch").with_columns(layer=layer)
-    )
-    n_layers = pl.col("layer").max().over("group", "rank", "step")
+    every = _expert_stretches(run).join(_groups(run), on="rank")
+    n_layers = pl.col("n_exchanges").max().over("group", "rank", "step") // 2
     is_alike = n_layers.n_unique().over("group", "step") == 1
+    rows = every.with_columns(layer=pl.when(is_alike).then("n_exchanges").otherwise(0))
+    layers = rows.filter(pl.col("expert_ns") > 0).select("group", "step", "layer").unique()
+    ranks = every.select("group", "rank").unique()
+    own = rows.group_by("rank", "group", "step", "layer").agg(pl.col("expert_ns").sum())
     return (
-        found.with_columns(layer=pl.when(is_alike).then("layer").otherwise(0))
-        .group_by("rank", "group", "step", "layer")
-        .agg(pl.col("expert_ns").sum())
+        layers.join(ranks, on="group")
+        .join(own, on=["rank", "group", "step", "layer"], how="left", validate="1:1")
+        .select("rank", "group", "step", "layer", pl.col("expert_ns").fill_null(0))
         .sort("group", "step", "layer", "rank")
     )
 
@@ -106,23 +109,21 @@ def _expert_stretches(run: Run) -> pl.DataFrame:
     ).collect()
     if rows["n_expert_kernels"].sum():
         return rows
-    between = rows.filter("is_exchanged")
-    if 2 * between["linear_ns"].sum() < between["compute_ns"].sum():
+    is_between = pl.col("n_exchanges") % 2 == 1
+    between = rows.filter(is_between)
+    is_linear = 2 * between["linear_ns"].sum() >= between["compute_ns"].sum()
+    if not is_linear or not _is_brought_back(run):
         return rows
-    is_expert = pl.col("is_exchanged") & (pl.col("linear_ns") > 0)
-    n_layers = is_expert.sum().over("rank", "step")
-    is_alike = (n_layers == n_layers.max().over("step")).all()  # else they are no layers
-    return rows.with_columns(
-        expert_ns=pl.when(is_expert & is_alike).then("compute_ns").otherwise(0)
-    )
+    is_expert = is_between & (pl.col("linear_ns") > 0)
+    return rows.with_columns(expert_ns=pl.when(is_expert).then("compute_ns").otherwise(0))
 
 
 def expert_extra_ns(run: Run, ranks: Collection[int]) -> float:
     """How much longer experts of some ranks take than the median rank of their group, ns a step.
 
-    Summed over layers, of the rank with most; 0 without experts.
+    Summed over layers, of the rank with most; 0 without experts. Of two ranks the lower is usual.
     """
-    usual_ns = pl.col("expert_ns").median().over("group", "step", "layer")
+    usual_ns = pl.col("expert_ns").quantile(0.5, "lower").over("group", "step", "layer")
     extra = (
         expert_layers(run)
         .with_columns(extra_ns=pl.col("expert_ns") - usual_ns)
@@ -132,6 +133,28 @@ def expert_extra_ns(run: Run, ranks: Collection[int]) -> float:
     )
     most_ns = extra["extra_ns"].max()
     return float(most_ns) / max(len(averages(run).steps), 1) if isinstance(most_ns, float) else 0.0
+
+
+def _is_brought_back(run: Run) -> bool:
+    """Whether a group sends back as many bytes as it has sent: tokens; nothing else comes back.
+
+    Summed over the members, since a rank with many tokens gets more of them than it had.
+    """
+    total = pl.col("total_bytes")
+    is_large = total >= MIN_EXCHANGE_SHARE * total.max().over("group")
+    is_same = (total.shift(-1).over("group") - total).abs() <= MIN_EXCHANGE_SHARE * total
+    exchanges = (
+        instances(run)
+        .filter(pl.col("operation").is_in(list(EXCHANGES)) & pl.col("bytes_in").is_not_null())
+        .group_by("group", "instance")
+        .agg(pl.col("start_ns").min(), total_bytes=pl.col("bytes_in").sum())
+        .filter(is_large)
+        .sort("group", "start_ns")
+        .select(is_same.fill_null(value=False).alias("is_same"))
+        .collect()
+    )
+    share = exchanges["is_same"].mean()
+    return isinstance(share, float) and share >= MIN_BACK_SHARE
 
 
 def _groups(run: Run) -> pl.DataFrame:
@@ -168,12 +191,12 @@ def _stretches(run: Run, rank: int) -> pl.DataFrame:
         .sort("start_ns", "end_ns")
         .with_columns(
             stretch=is_communication.cast(pl.Int64).cum_sum().over("step"),
-            is_exchanged=n_exchanges % 2 == 1,
+            n_exchanges=n_exchanges,
         )
         .filter(pl.col("class") == COMPUTE)
         .group_by("step", "stretch")
         .agg(
-            is_exchanged=pl.col("is_exchanged").first(),
+            n_exchanges=pl.col("n_exchanges").first(),
             n_expert_kernels=is_expert.sum().cast(pl.Int64),
             expert_ns=dur_ns.filter(is_expert).sum(),
             linear_ns=dur_ns.filter(work_class() == LINEAR).sum(),
