@@ -20,7 +20,7 @@ Evidence:
 
 What-if saving:
     Low: every layer takes its mean, as far as others are seen to wait. High: the longest rank
-    takes the median.
+    takes the median of the others.
 
 Recommendation:
     Balance experts: an auxiliary loss or bias, a capacity limit, hot experts replicated or moved.
@@ -114,7 +114,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
                 step_ns,
                 mean_steps(run).height,
                 "low end: experts take the mean of their layer, as far as the others are seen to "
-                "wait; high end: the longest takes the median; upper bound",
+                "wait; high end: the longest takes the median of the others; upper bound",
             ),
             why=f"the longest rank of a layer computes {text(uneven, Unit.SHARE)} longer than the "
             f"mean, {text(excess_ns / n_layers, Unit.NS)} in each of {n_layers:.0f} layers a step",
@@ -132,7 +132,7 @@ def _layers(work: pl.DataFrame) -> pl.DataFrame:
             worst=pl.col("rank").first(),
             max_ns=pl.col("expert_ns").max(),
             mean_ns=pl.col("expert_ns").mean(),
-            median_ns=pl.col("expert_ns").median(),
+            median_ns=pl.col("expert_ns").slice(1).median(),  # of the others
             n_ranks=pl.len(),
         )
         .filter(pl.col("n_ranks") > 1)
@@ -185,7 +185,7 @@ def _by_layer(layers: pl.DataFrame) -> Evidence:
         title="Layers that lose most",
         columns=(
             Column("step"),
-            Column("layer, forward and backward counted"),
+            Column("exchanges of the step before it"),
             Column("longest rank"),
             Column("longest", Unit.NS),
             Column("mean", Unit.NS),

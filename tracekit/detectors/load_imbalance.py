@@ -19,8 +19,8 @@ Evidence:
     Compute by rank; for the longest rank what differs: the same kernels slower, or more of them.
 
 What-if saving:
-    High: the longest rank of each step takes the median. Low: it takes the mean, as far as ranks
-    are seen to wait for it (their mean exposed waiting).
+    High: the longest rank of each step takes the median of the others. Low: it takes the mean, as
+    far as ranks are seen to wait for it (their mean exposed waiting).
 
 Recommendation:
     Balance work by cost, not by count, where kernels differ in number or size; look at clocks and
@@ -129,7 +129,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
                 step_ns,
                 int(means["n_devices"].sum()),
                 "low end: every rank computes as long as the mean rank, as far as the others are "
-                "seen to wait; high end: the longest takes the median; upper bound",
+                "seen to wait; high end: the longest takes the median of the others; upper bound",
             ),
             scope=Scope(victims=tuple(own.filter(~pl.col("rank").is_in(slow))["rank"])),
             **shares,
@@ -138,7 +138,10 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
 
 
 def _by_step(run: Run) -> pl.DataFrame:
-    """Averaged steps of each stage: `stage`, `step`, mean, median, max compute, `longest`."""
+    """Averaged steps of each stage: `stage`, `step`, mean, max and `longest` compute.
+
+    The median is that of the ranks but the longest one.
+    """
     compute = (
         breakdowns(run)
         .filter("is_averaged")
@@ -153,7 +156,7 @@ def _by_step(run: Run) -> pl.DataFrame:
         compute.group_by("stage", "step")
         .agg(
             mean_ns=mean_ns,
-            median_ns=pl.col("compute_ns").median(),
+            median_ns=pl.col("compute_ns").sort().head(pl.len() - 1).median().fill_null(max_ns),
             max_ns=max_ns,
             longest=pl.col("rank").filter(pl.col("compute_ns") >= (mean_ns + max_ns) / 2),
         )

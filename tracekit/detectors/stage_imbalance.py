@@ -5,7 +5,8 @@ What it measures:
     stage is the rate of the pipeline, and the others wait in their receives.
 
 Formula:
-    C_s = median over pipelines of the compute of stage s (union of compute kernels, mean step).
+    C_s = median over pipelines of the compute of stage s (union of compute kernels, mean step); of
+    two pipelines the lower one: a stage with one slow rank is no long stage.
     waste = 1 − mean C / max C; excess = max C − mean C.
 
 Threshold:
@@ -126,7 +127,7 @@ def _by_stage(run: Run) -> pl.DataFrame:
         .group_by("stage")
         .agg(
             pl.col("rank").sort().alias("ranks"),
-            pl.col("compute_ns", "slower_ns", "more_ns").median(),
+            pl.col("compute_ns", "slower_ns", "more_ns").quantile(0.5, "lower"),
         )
         .sort("stage")
     )
