@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 SLOWER, MORE, COPIES = "same kernels slower", "more or bigger kernels", "copies"
 COMMUNICATION, INHERITED = "communication", "late at the start"
 LONGER_SEQUENCES, HOTTER_EXPERTS, OTHER_MODEL = "longer sequences", "more tokens", "another GPU"
-HELD_BACK = "a lower clock"
+HELD_BACK, MORE_IMAGES = "a lower clock", "more for its encoder"
+CARRIED = "late in the collective before"
 
 _CAUSES = {
     SLOWER: (Cause.SLOW_DEVICE, "its kernels run slower"),
@@ -40,6 +41,8 @@ _CAUSES = {
     "launch-overhead": (Cause.LAUNCH_OVERHEAD, "its host launches slowly"),
     "host-other": (Cause.HOST_OTHER, "its host does something that no operator records"),
     COMMUNICATION: (Cause.UNKNOWN, "it is held up in communication"),
+    MORE_IMAGES: (Cause.MODALITY_IMBALANCE, "its encoder of another modality takes longer"),
+    CARRIED: (Cause.UNKNOWN, "it was as late in the collective before"),
     INHERITED: (Cause.UNKNOWN, "it was late already when it last met the others"),
 }
 

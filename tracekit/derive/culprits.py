@@ -6,6 +6,8 @@ would save anything, since the others would still be late.
 
 from __future__ import annotations
 
+from statistics import median
+
 import polars as pl
 
 MIN_TOGETHER_SHARE = 0.5
@@ -87,10 +89,11 @@ def ranked_culprits(
     )
     own = late.group_by("culprit").agg(ranks=pl.col("rank").unique().sort())
     return (
-        calls.group_by("culprit")
+        calls.with_columns(in_group_ns=pl.col("late_ns").sum().over("culprit", "group"))
+        .group_by("culprit")
         .agg(
             pl.col("late_ns", "error_ns", "caused_ns").sum(),
-            pl.col("group").mode().sort().first(),
+            group=most_late_in(),
             n_late=pl.len(),
             high_ns=pl.col("victim_ns").sum() / n_steps,
         )
@@ -101,6 +104,14 @@ def ranked_culprits(
         .with_columns(pl.col("leads_share").fill_null(0.0), caused_share=share.fill_nan(0.0))
         .sort("caused_ns", "culprit", descending=[True, False])
     )
+
+
+def most_late_in() -> pl.Expr:
+    """The group in which a culprit is late by most, by `in_group_ns`: of two, the first name.
+
+    Jitter in the many calls of one group weighs less than one delay in another.
+    """
+    return pl.col("group").sort_by("in_group_ns", "group", descending=[True, False]).first()
 
 
 def _least_gain(
@@ -129,8 +140,8 @@ def _least_gain(
 
 def inherited_ns(
     waits: pl.DataFrame, unsplit: pl.DataFrame, own: pl.DataFrame, ranks: list[int], group: str
-) -> float:
-    """How much longer a culprit waited for other groups than the peers it is compared with.
+) -> dict[int, float]:
+    """How much longer each rank of a culprit waited for other groups than its peers.
 
     Whoever waits for a slow peer of one group comes late to the next: that lateness has its origin
     in the first group and is no fault of the rank.
@@ -144,13 +155,16 @@ def inherited_ns(
         group: the group in which it is late most.
 
     Returns:
-        Waiting from its first late arrival to its last, mean over its ranks, less that of the
-        median other member of the group; below 0 where it waited less.
+        Of each rank, its waiting from the culprit's first late arrival to the last, less that of
+        the median other member of the group; below 0 where it waited less.
     """
-    inside = waits.filter(
-        pl.col("start_ns").is_between(own["start_ns"].min(), own["start_ns"].max())
+    start_ns = pl.col("start_ns")
+    shared = waits.filter(group=group).join(own.select("instance"), on="instance", how="semi")
+    bounds = shared.group_by("rank").agg(opens_ns=start_ns.min(), closes_ns=start_ns.max())
+    inside = waits.join(bounds, on="rank", validate="m:1").filter(
+        start_ns.is_between("opens_ns", "closes_ns")  # on the rank's own clock
     )
-    members = inside.filter(group=group).select("rank").unique()
+    members = bounds["rank"].sort().to_list()
     elsewhere = (
         pl.concat(
             [
@@ -161,15 +175,10 @@ def inherited_ns(
         .group_by("rank")
         .agg(pl.col("waited_ns").sum())
     )
-    waited = members.join(elsewhere, on="rank", how="left", validate="1:1").with_columns(
-        pl.col("waited_ns").fill_null(0)
-    )
-    is_own = pl.col("rank").is_in(ranks)
-    both = waited.select(
-        own=pl.col("waited_ns").filter(is_own).mean(),
-        peers=pl.col("waited_ns").filter(~is_own).median(),
-    ).fill_null(0)
-    return float(both["own"][0]) - float(both["peers"][0])
+    waited_ns = dict(elsewhere.iter_rows())
+    peers = [float(waited_ns.get(rank, 0)) for rank in members if rank not in ranks]
+    usual_ns = median(peers) if peers else 0.0
+    return {rank: float(waited_ns.get(rank, 0)) - usual_ns for rank in ranks}
 
 
 def _linked(late: pl.DataFrame) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.activity import COMPUTE, activity
-from tracekit.derive.averages import averaged
+from tracekit.derive.averages import averaged, averages
 from tracekit.derive.cached import cached, remembered
 from tracekit.derive.intervals import union
 from tracekit.derive.stages import stages
@@ -19,6 +19,8 @@ from tracekit.derive.steps import begun_inside, spans
 from tracekit.schema.table import I64, Column, Table
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tracekit.store import Run
 
 ENCODER, REST = "encoder, forward", "other compute"
@@ -66,6 +68,26 @@ def encoder_totals(run: Run) -> pl.DataFrame:
         )
         .sort("rank", "step", "class")
     )
+
+
+def encoder_extra_ns(run: Run, ranks: Collection[int]) -> float:
+    """How much longer encoders of some ranks take than the median rank of their stage, ns a step.
+
+    Both passes, of the rank with most, in the steps in which it exceeds the median; 0 without
+    encoders. Of two ranks the lower is usual.
+    """
+    usual_ns = pl.col("total_ns").quantile(0.5, "lower").over("stage", "step")
+    extra = (
+        encoder_totals(run)
+        .filter(pl.col("class") == ENCODER)
+        .with_columns(extra_ns=(pl.col("total_ns") - usual_ns).clip(0))
+        .filter(pl.col("rank").is_in(list(ranks)))
+        .group_by("rank")
+        .agg(pl.col("extra_ns").sum())
+    )
+    most_ns = extra["extra_ns"].max()
+    n_steps = max(len(averages(run).steps), 1)
+    return WITH_BACKWARD * float(most_ns) / n_steps if isinstance(most_ns, float) else 0.0
 
 
 def _encoder_work(run: Run, rank: int) -> pl.DataFrame:

@@ -21,6 +21,10 @@ from tracekit.schema.table import F64, I64, TEXT, Column, Table
 if TYPE_CHECKING:
     from tracekit.store import Run
 
+NO_GROUP = "not recorded"
+"""Label of a group that no metadata names."""
+N_NAMED = 16
+"""So many ranks of a group, and how many it has, tell it from others."""
 EXPOSED = Table(
     "exposed_waits",
     "collective on one rank with the exposed part of its wait",
@@ -58,11 +62,24 @@ def late_calls(run: Run) -> pl.DataFrame:
 def compared_calls(run: Run) -> pl.DataFrame:
     """Collectives with a known wait (`WAITS`); where devices were recorded, those on devices only.
 
-    A gloo barrier of such a job keeps the host waiting, not the device.
+    A gloo barrier of such a job keeps the host waiting, not the device. A group that was not
+    recorded is told by its members: others have none in common with it.
     """
     is_on_device = ~pl.col("name").str.starts_with("gloo:")
     known = waits(run).filter(pl.col("wait_ns").is_not_null())
-    return (known.filter(is_on_device) if has_device_events(run) else known).collect()
+    if has_device_events(run):
+        known = known.filter(is_on_device)
+    ranks = pl.col("rank").sort().head(N_NAMED).cast(pl.String).str.join(", ")
+    members = known.group_by("instance").agg(
+        members=pl.format("{} ({} ranks: {})", pl.lit(NO_GROUP), pl.len(), ranks)
+    )
+    is_named = pl.col("group") != NO_GROUP
+    return (
+        known.join(members, on="instance", validate="m:1", maintain_order="left")
+        .with_columns(group=pl.when(is_named).then("group").otherwise("members"))
+        .drop("members")
+        .collect()
+    )
 
 
 def exposed_waits(run: Run) -> pl.DataFrame:

@@ -1,10 +1,12 @@
 """Why a rank was late: from the last point at which it met its group to its late arrival.
 
 That point is the end of a collective of the group under which none of the late rank's compute ran:
-it resumed there, together with the others; without one, the start of the step. From there both the
-late rank's device and that of the median peer are cut into compute, communication, copies and idle
-time by cause. The differences, and the lateness that was there at the start, sum to the lateness.
-Of late arrivals between two such points only the latest counts: one delay shows in all of them.
+it resumed there, together with the others. Without one, it is where each entered the group's first
+collective of the step before, the same place in the program of all (what it was late there by is
+carried on); else the start of the step. From there both the late rank's device and that of the
+median peer are cut into compute, communication, copies and idle time by cause. The differences,
+and the lateness that was there at the start, sum to the lateness. Of late arrivals between two such
+points only the latest counts: one delay shows in all of them.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import polars as pl
 
 from tracekit.derive.activity import COMPUTE, HOST_DEVICE, activity, has_device_events
 from tracekit.derive.causes import (
+    CARRIED,
     COMMUNICATION,
     COPIES,
     INHERITED,
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from tracekit.store import Run
 
 UNNAMED = "idle, no cause recorded"
+AT_ONCE_NS = 5_000
+"""What is launched right behind a collective may start so long before it."""
 _SAME = ["name", "work"]
 
 
@@ -84,9 +89,22 @@ def why_late(run: Run, late: pl.DataFrame, calls: pl.DataFrame, n_steps: int) ->
             end_ns="peer_end_ns",
         ),
     )
-    inherited_ns = pairs.select((pl.col("late_ns") - (_length("") - _length("peer_"))).sum()).item()
+    start_ns = pl.col("late_ns") - (_length("") - _length("peer_"))
+    handed_on = pairs.select(
+        carried_ns=start_ns.filter("is_carried").sum(),
+        inherited_ns=start_ns.filter(~pl.col("is_carried")).sum(),
+    )
     kernels = _kernels(run, pairs)
-    parts = _with_kernels(own, peer, kernels, float(inherited_ns or 0))
+    parts = _with_kernels(own, peer, kernels)
+    at_start = pl.DataFrame(
+        [
+            (INHERITED, float(handed_on["inherited_ns"][0] or 0), 0.0),
+            (CARRIED, float(handed_on["carried_ns"][0] or 0), 0.0),
+        ],
+        schema=parts.schema,
+        orient="row",
+    )
+    parts = pl.concat([parts, at_start])
     parts = _with_longer_sequences(parts, kernels, run, pairs)
     per_step = 1 / max(n_steps, 1)
     figures = [pl.col("own_ns") * per_step, pl.col("peer_ns") * per_step]
@@ -99,6 +117,21 @@ def why_late(run: Run, late: pl.DataFrame, calls: pl.DataFrame, n_steps: int) ->
         ranks=tuple(pairs["rank"].unique().sort()),
         peers=tuple(pairs["peer"].unique().sort()),
     )
+
+
+def was_held_up(why: WhyLate, max_share: float) -> bool:
+    """Whether more than a share of the lateness was there at the start, or is communication.
+
+    Where that is more than any part in which the rank does what its peers do not, somebody else
+    kept it waiting.
+    """
+    extra_ns, is_handed_on = pl.col("extra_ns"), pl.col("part").is_in([COMMUNICATION, INHERITED])
+    sums = why.parts.select(
+        handed_on=extra_ns.filter(is_handed_on).sum(),
+        own=extra_ns.filter(~is_handed_on).max(),
+    )
+    handed_on_ns = float(sums["handed_on"][0])
+    return handed_on_ns > max(max_share * why.late_ns, float(sums["own"][0] or 0.0))
 
 
 def _length(prefix: str) -> pl.Expr:
@@ -123,15 +156,21 @@ def _compared(
     arrivals = _latest(run, rank, late, calls)
     end_ns = pl.col("start_ns") + pl.col("dur_ns")
     met = calls.select(sync="instance", rank="rank", met_ns=end_ns)
+    entered = calls.select(
+        before="instance", rank="rank", entered_before_ns=pl.col("start_ns") - AT_ONCE_NS
+    )
     steps = _opened(run, calls["rank"].unique().to_list())
     members = (
-        arrivals.select("instance", "sync", "step")
+        arrivals.select("instance", "sync", "before", "step")
         .join(
             calls.select("instance", "rank", "device", "dur_ns", end_ns="start_ns"), on="instance"
         )
         .join(met, on=["sync", "rank"], how="left", validate="m:1")
+        .join(entered, on=["before", "rank"], how="left", validate="m:1")
         .join(steps, on=["rank", "step"], how="left", validate="m:1")
-        .with_columns(start_ns=pl.coalesce("met_ns", "opens_ns"), device=_device(run))
+        .with_columns(
+            start_ns=pl.coalesce("met_ns", "entered_before_ns", "opens_ns"), device=_device(run)
+        )
         .filter(pl.col("start_ns") <= pl.col("end_ns"))
     )
     position = pl.int_range(pl.len()).over("instance")
@@ -163,6 +202,7 @@ def _compared(
             *place,
             "peer",
             *(f"peer_{name}" for name in place),
+            is_carried=pl.col("met_ns").is_null() & pl.col("entered_before_ns").is_not_null(),
             number="instance",
         )
         .sort("number")
@@ -172,7 +212,8 @@ def _compared(
 def _latest(run: Run, rank: int, late: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """Late arrivals with `sync`, the call where the rank last met its group: the latest of each.
 
-    A meeting longer ago than the step before is none.
+    A meeting longer ago than the step before is none; then `before` is the group's first call of
+    the step before, in which the rank was late or not.
     """
     own = calls.filter(rank=rank).with_columns(
         device=_device(run), ends_ns=pl.col("start_ns") + pl.col("dur_ns")
@@ -183,6 +224,7 @@ def _latest(run: Run, rank: int, late: pl.DataFrame, calls: pl.DataFrame) -> pl.
     steps = _opened(run, [rank]).with_columns(
         earliest_ns=pl.col("opens_ns").shift(1).fill_null(pl.col("opens_ns"))
     )
+    steps = _with_call_before(steps, own)
     return (
         own.with_columns(is_sync=is_sync)
         .sort("start_ns")
@@ -192,12 +234,33 @@ def _latest(run: Run, rank: int, late: pl.DataFrame, calls: pl.DataFrame) -> pl.
         )
         .select("instance", "sync", "met_ns")
         .join(late.select("instance", "step", "late_ns"), on="instance", validate="1:1")
-        .join(steps.select("step", "earliest_ns"), on="step", how="left", validate="m:1")
+        .join(steps, on="step", how="left", validate="m:1")
         .with_columns(
             sync=pl.when(pl.col("met_ns") >= pl.col("earliest_ns").fill_null(0)).then("sync")
         )
         .sort("late_ns", "instance", descending=[True, False])
         .unique(["step", "sync"], keep="first", maintain_order=True)
+    )
+
+
+def _with_call_before(steps: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
+    """`step`, `earliest_ns` and `before`, the first call of the step before, by step.
+
+    Later ones may queue behind it, while compute runs on: the first is where the program is.
+    """
+    return (
+        steps.sort("earliest_ns")
+        .join_asof(
+            own.select(before="instance", began_ns="start_ns").sort("began_ns"),
+            left_on="earliest_ns",
+            right_on="began_ns",
+            strategy="forward",
+        )
+        .select(
+            "step",
+            "earliest_ns",
+            before=pl.when(pl.col("began_ns") < pl.col("opens_ns")).then("before"),
+        )
     )
 
 
@@ -295,9 +358,7 @@ def _kernels(run: Run, pairs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _with_kernels(
-    own: pl.DataFrame, peer: pl.DataFrame, kernels: pl.DataFrame, inherited_ns: float
-) -> pl.DataFrame:
+def _with_kernels(own: pl.DataFrame, peer: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
     """Parts of both, with compute as kernels that are slower and kernels that are more.
 
     The same kernels are slower by as much as they take longer on average, as often as both ran
@@ -315,7 +376,7 @@ def _with_kernels(
     slower_ns = float(both.select((pl.min_horizontal("n", "n_peer") * longer_ns).sum()).item())
     more_ns = float((compute["own_ns"] - compute["peer_ns"]).sum()) - slower_ns
     split = pl.DataFrame(
-        [(SLOWER, slower_ns, 0.0), (MORE, more_ns, 0.0), (INHERITED, inherited_ns, 0.0)],
+        [(SLOWER, slower_ns, 0.0), (MORE, more_ns, 0.0)],
         schema=parts.schema,
         orient="row",
     )

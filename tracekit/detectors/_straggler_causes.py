@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from tracekit.derive.causes import (
+    CARRIED,
     HELD_BACK,
     HOTTER_EXPERTS,
     LONGER_SEQUENCES,
     MORE,
+    MORE_IMAGES,
     OTHER_MODEL,
     SLOWER,
     cause_of_lateness,
     reason,
 )
 from tracekit.derive.device_clocks import is_held_back
+from tracekit.derive.encoder_work import encoder_extra_ns
 from tracekit.derive.expert_work import expert_extra_ns
 from tracekit.derive.gpu_models import models
 from tracekit.derive.work_classes import ATTENTION, EXPERTS, class_at_fault
@@ -30,12 +35,19 @@ MIN_EXPLAINED_SHARE = 0.25
 MIN_EXPERT_SHARE = 0.5
 """Experts that are longer by half of the lateness are its cause."""
 
+MIN_ENCODER_SHARE = 0.7
+"""An encoder whose both passes are longer by so much of the longer kernels is their cause."""
+
 
 def explained(run: Run, why: WhyLate) -> tuple[Cause, str]:
-    """The cause, and half a sentence: the largest part, where it explains enough."""
-    if why.parts.is_empty() or why.parts["extra_ns"][0] < MIN_EXPLAINED_SHARE * why.late_ns:
+    """The cause, and half a sentence: the largest part, where it explains enough.
+
+    What a rank carries on from one collective to the next has the same cause.
+    """
+    parts = why.parts.filter(pl.col("part") != CARRIED)
+    if parts.is_empty() or parts["extra_ns"][0] < MIN_EXPLAINED_SHARE * why.late_ns:
         return Cause.UNKNOWN, "no part of its step is long enough to explain the lateness"
-    part, extra_ns = str(why.parts["part"][0]), float(why.parts["extra_ns"][0])
+    part, extra_ns = str(parts["part"][0]), float(parts["extra_ns"][0])
     if part in (SLOWER, MORE):
         part = _in_full(run, why, part)
     return cause_of_lateness(run, part), reason(run, part, extra_ns)
@@ -49,6 +61,9 @@ def _in_full(run: Run, why: WhyLate, part: str) -> str:
         return HOTTER_EXPERTS
     if work is not None:
         return {EXPERTS: HOTTER_EXPERTS, ATTENTION: LONGER_SEQUENCES}[work]
+    longer_ns = float(why.parts.filter(pl.col("part").is_in([SLOWER, MORE]))["extra_ns"].sum())
+    if encoder_extra_ns(run, why.ranks) >= MIN_ENCODER_SHARE * longer_ns > 0:
+        return MORE_IMAGES
     if part != SLOWER:
         return part
     if _differs(run, why):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tracekit.store import Run
 
 ASSUMES = (
-    "low end: it causes as much waiting as the median stage; high end: it computes as long as the "
-    "median of the other stages; upper bound"
+    "low end: it causes as much waiting as the median stage; high end: it computes, or its host "
+    "takes, as long as the median of the other stages; upper bound"
 )
 MIN_OF_WORST = 0.5
 """Ranks that cause half as much as the worst one are at fault with it: those of its stage."""
@@ -86,7 +86,7 @@ def late_in_pipeline(
     ranks = late["rank"].sort().to_list()
     low_ns = number(late["excess_ns"].max())
     own_ns, others_ns = _compute(run, ranks)
-    part, extra_ns = _largest_part(run, ranks)
+    part, extra_ns, ranks = _largest_part(run, ranks)
     if extra_ns < MIN_EXPLAINED_SHARE * low_ns:
         return None  # it does what the others do: its micro-batches come at another time
     cause = Cause.STAGE_IMBALANCE if part == MORE else cause_of_lateness(run, part)
@@ -108,7 +108,9 @@ def late_in_pipeline(
             Level.MEDIUM if n_steps > 1 else Level.LOW,
             f"waits for messages of {n_steps} steps, each followed to its origin",
         ),
-        saving=saving(low_ns, max(own_ns - others_ns, low_ns), step_ns, means.height, ASSUMES),
+        saving=saving(
+            low_ns, max(own_ns - others_ns, extra_ns, low_ns), step_ns, means.height, ASSUMES
+        ),
         evidence=(_pairs(run), caused_table(caused)),
         scope=Scope(victims=tuple(sorted(set(_victims(run, ranks)) - set(ranks)))),
         why=reason(run, part, extra_ns),
@@ -123,8 +125,11 @@ def _compute(run: Run, ranks: list[int]) -> tuple[float, float]:
     return number(own.max()), number(others.median())
 
 
-def _largest_part(run: Run, ranks: list[int]) -> tuple[str, float]:
-    """What these ranks have most more of than the median of the others, in ns a step."""
+def _largest_part(run: Run, ranks: list[int]) -> tuple[str, float, list[int]]:
+    """What these ranks have most more of than the median of the others, in ns a step.
+
+    And those of them that have it: the others of their stage wait for them in other groups.
+    """
     n_steps = max(len(averages(run).steps), 1)
     kernels = differences(run, averages(run).steps)
     parts = pl.concat(
@@ -145,7 +150,11 @@ def _largest_part(run: Run, ranks: list[int]) -> tuple[str, float]:
         )
         .sort("extra_ns", "part", descending=[True, False])
     )
-    return str(extra["part"][0]), float(extra["extra_ns"][0])
+    part, extra_ns = str(extra["part"][0]), float(extra["extra_ns"][0])
+    of_part = parts.filter(part=part)
+    usual_ns = number(of_part.filter(~is_own)["dur_ns"].median())
+    have = of_part.filter(is_own & (dur_ns - usual_ns >= MIN_OF_WORST * extra_ns))
+    return part, extra_ns, have["rank"].unique().sort().to_list()
 
 
 def _victims(run: Run, ranks: list[int]) -> list[int]:

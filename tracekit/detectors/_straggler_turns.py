@@ -5,7 +5,9 @@ from __future__ import annotations
 import polars as pl
 
 from tracekit.derive.averages import breakdowns
+from tracekit.derive.culprits import MIN_VICTIM_SHARE
 from tracekit.derive.savings import saving
+from tracekit.derive.why_late import was_held_up
 from tracekit.detectors import Detector, finding, number
 from tracekit.detectors._straggler_causes import explained
 from tracekit.detectors._straggler_seen import ASSUMES, Seen
@@ -22,7 +24,12 @@ MIN_PAUSE_NS = 10_000_000
 
 
 def in_turns(
-    detector: Detector, seen: Seen, *, min_step_share: float, min_steps_share: float
+    detector: Detector,
+    seen: Seen,
+    *,
+    min_step_share: float,
+    min_steps_share: float,
+    max_inherited_share: float,
 ) -> Finding | None:
     """Ranks take turns: in most steps one or another stalls all others, and not the same.
 
@@ -31,24 +38,21 @@ def in_turns(
         seen: what is looked at.
         min_step_share: the stalls of a step cost the others this share of it.
         min_steps_share: so many of the steps have such stalls.
+        max_inherited_share: who is held up elsewhere for more of its lateness has no turn.
     """
-    # A delay by which one rank alone is late, and no jitter: by 1 % of a step each.
-    stalls = seen.calls.filter(pl.col("gain_ns") >= MIN_STALL_SHARE * seen.step_ns)
-    leaders = (
-        stalls.group_by("step", "culprit")
-        .agg(pl.col("caused_ns", "victim_ns", "gain_ns", "error_ns").sum())
-        .sort("step", "culprit")
-        .filter(pl.col("victim_ns").sum().over("step") >= min_step_share * seen.step_ns)
-    )
+    leaders = _stalls(seen).filter(pl.col("step_ns") >= min_step_share * seen.step_ns)
     ranks = seen.late.join(leaders.select("culprit"), on="culprit", how="semi")["rank"]
     n_least = max(MIN_TURNS, min_steps_share * seen.n_steps)
     n_steps = leaders["step"].n_unique()
     if leaders["culprit"].n_unique() < 2 or n_steps < n_least or len(seen.run.ranks) < 3:
         return None
-    low_ns = number((leaders["gain_ns"] - leaders["error_ns"]).sum()) / seen.n_steps
-    wait_ns = number(leaders["victim_ns"].sum()) / seen.n_steps
+    in_step = leaders.unique("step", keep="first", maintain_order=True)
+    low_ns = number(in_step["gain_step_ns"].sum()) / seen.n_steps
+    wait_ns = number(in_step["step_ns"].sum()) / seen.n_steps
     high_ns = wait_ns + _uncovered_in_turns_ns(seen, leaders)
-    why = seen.why(_in_main_group(seen.late.join(leaders, on=["step", "culprit"], how="semi")))
+    why = seen.why(in_main_group(seen.late.join(leaders, on=["step", "culprit"], how="semi")))
+    if was_held_up(why, max_inherited_share):
+        return None
     cause, reason = explained(seen.run, why)
     a_turn_ns = number(why.parts["extra_ns"].max()) * seen.n_steps / leaders.height
     if cause is Cause.HOST_OTHER and a_turn_ns >= MIN_PAUSE_NS:
@@ -78,7 +82,47 @@ def in_turns(
     )
 
 
-def _in_main_group(late: pl.DataFrame) -> pl.DataFrame:
+def _stalls(seen: Seen) -> pl.DataFrame:
+    """What each culprit costs in a step by delays that are no jitter: by 1 % of a step each.
+
+    Stalls of one group follow each other, so those of a step add up; those of two groups happen at
+    the same time, and the larger sum counts.
+
+    Returns:
+        `step`, `culprit`, `victim_ns` (most that one rank waits for it), `step_ns` (sum over
+        culprits of one group) and `gain_step_ns` (of what its least victim gains); by step, then
+        culprit.
+    """
+    here = ["step", "culprit"]
+    stalls = seen.calls.filter(pl.col("gain_ns") >= MIN_STALL_SHARE * seen.step_ns)
+    in_group = (
+        stalls.with_columns(sure_ns=pl.col("gain_ns") - pl.col("error_ns"))
+        .group_by(*here, "group")
+        .agg(pl.col("victim_ns", "gain_ns", "sure_ns").sum())
+        .sort(*here, "gain_ns", "group", descending=[False, False, True, False])
+    )
+    main = in_group.unique(here, keep="first", maintain_order=True).select(*here, "group")
+    is_victim = pl.col("gain_ns") >= MIN_VICTIM_SHARE * pl.col("gain_ns").max().over(here)
+    culprits = (
+        in_group.join(seen.usable.select("rank", "group").unique(), on="group")
+        .join(seen.late.select("culprit", "rank").unique(), on=["culprit", "rank"], how="anti")
+        .sort(*here, "rank", "group")
+        .group_by(*here, "rank", maintain_order=True)
+        .agg(pl.col("victim_ns", "gain_ns", "sure_ns").sum())
+        .filter(is_victim)
+        .group_by(here)
+        .agg(pl.col("victim_ns").max(), pl.col("sure_ns").min())
+        .sort(here)
+        .join(main, on=here, validate="1:1", maintain_order="left")
+    )
+    in_step = ["step", "group"]
+    return culprits.with_columns(
+        step_ns=pl.col("victim_ns").sum().over(in_step).max().over("step"),
+        gain_step_ns=pl.col("sure_ns").sum().over(in_step).max().over("step"),
+    ).drop("group", "sure_ns")
+
+
+def in_main_group(late: pl.DataFrame) -> pl.DataFrame:
     """Late arrivals in the group that holds most of the lateness."""
     totals = late.group_by("group").agg(pl.col("late_ns").sum())
     main = totals.sort("late_ns", "group", descending=[True, False]).head(1)
@@ -100,11 +144,16 @@ def _leaders(leaders: pl.DataFrame) -> Evidence:
 
 def _uncovered_in_turns_ns(seen: Seen, leaders: pl.DataFrame) -> float:
     """Transfers a step that lie bare on others and under compute on the rank that leads it."""
+    first = (
+        leaders.sort("victim_ns", "culprit", descending=[True, False])
+        .unique("step", keep="first", maintain_order=True)
+        .select("step", "culprit")
+    )
     transfers = (
         breakdowns(seen.run)
         .filter("is_averaged")
         .select("rank", "step", "exposed_transfer_ns")
-        .join(leaders.select("step", "culprit").unique("step"), on="step", validate="m:1")
+        .join(first, on="step", validate="m:1")
     )
     is_leader = pl.col("rank") == pl.col("culprit")
     transfer_ns = pl.col("exposed_transfer_ns")

@@ -17,7 +17,8 @@ Threshold:
     (and 1.5 / ranks), r is late in at least `min_instances` instances and, over them, later than
     their error, and it leads in at least `min_steps_share` of the averaged steps or comes back at
     every k-th. A rank that waited elsewhere, messages included, longer than its peers by
-    `max_inherited_share` of its lateness inherited it and is not named.
+    `max_inherited_share` of its lateness inherited it and is not named; neither is one that was
+    so much late already where it last met its group, or held up in communication since.
     In a pipeline each wait for a message is followed to its origin: what a rank caused while it
     waited itself is caused by whom it waited for. Named when a rank causes `min_step_share` of a
     step more than the median stage, and most in `min_steps_share` of the steps.
@@ -59,12 +60,13 @@ from tracekit.derive.lateness import compared_calls, late_calls
 from tracekit.derive.patterns import Course
 from tracekit.derive.savings import saving
 from tracekit.derive.stalls import messages
+from tracekit.derive.why_late import was_held_up
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
 from tracekit.detectors._straggler_causes import explained
 from tracekit.detectors._straggler_pipeline import caused_table, excess_waiting, late_in_pipeline
 from tracekit.detectors._straggler_seen import ASSUMES, Seen
 from tracekit.detectors._straggler_tables import by_rank, by_step, parts_of_lateness, work_by_class
-from tracekit.detectors._straggler_turns import in_turns
+from tracekit.detectors._straggler_turns import in_main_group, in_turns
 from tracekit.findings import (
     Cause,
     Confidence,
@@ -78,6 +80,7 @@ from tracekit.schema import COLLECTIVES
 from tracekit.units import Quantity, Unit, limit, text
 
 if TYPE_CHECKING:
+    from tracekit.derive.why_late import WhyLate
     from tracekit.store import Run
 
 _NOT_COMPARED = (
@@ -141,9 +144,11 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         (pl.col("leads_share") >= limits.min_steps_share) | pl.Series(comes_back, dtype=pl.Boolean)
     )
     named = likely.filter(pl.col("n_late") >= limits.min_instances)
-    at_fault = [row for row in named.iter_rows(named=True) if not _is_inherited(seen, row, limits)]
+    at_fault = [
+        each for row in named.iter_rows(named=True) if (each := _at_fault(seen, row, limits))
+    ]
     if at_fault:
-        return tuple(_found(seen, row, limits) for row in at_fault)
+        return tuple(at_fault)
     return (
         in_pipeline
         or _in_turns(seen, limits)
@@ -153,8 +158,8 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     )
 
 
-def _is_inherited(seen: Seen, row: dict[str, Any], limits: Limits) -> bool:
-    """Whether most of a culprit's lateness is waiting for a peer of another group.
+def _without_inherited(seen: Seen, row: dict[str, Any], limits: Limits) -> list[int]:
+    """Ranks of a culprit whose lateness is their own, and no waiting for a peer of another group.
 
     One delay shows in every bucket of a backward pass: of a step, only the latest arrival counts.
     """
@@ -165,7 +170,8 @@ def _is_inherited(seen: Seen, row: dict[str, Any], limits: Limits) -> bool:
     )
     waited_ns = inherited_ns(seen.usable, unsplit, own, row["ranks"], str(row["group"]))
     late_ns = own.group_by("step").agg(pl.col("late_ns").max())["late_ns"].sum()
-    return waited_ns >= limits.max_inherited_share * float(late_ns)
+    most_ns = limits.max_inherited_share * float(late_ns)
+    return [rank for rank in row["ranks"] if waited_ns[rank] < most_ns]
 
 
 def _uncovered_ns(seen: Seen, ranks: list[int]) -> float:
@@ -180,12 +186,21 @@ def _uncovered_ns(seen: Seen, ranks: list[int]) -> float:
     return max(number(medians["others"][0]) - number(medians["own"][0]), 0.0)
 
 
-def _found(seen: Seen, row: dict[str, Any], limits: Limits) -> Finding:
+def _at_fault(seen: Seen, row: dict[str, Any], limits: Limits) -> Finding | None:
+    """The finding about a culprit; None where all of its lateness is inherited."""
+    own = seen.late.filter(pl.col("culprit") == row["culprit"])
+    ranks = _without_inherited(seen, row, limits)
+    own = in_main_group(own.filter(pl.col("rank").is_in(ranks)))
+    why = seen.why(own) if own.height else None
+    if why is None or was_held_up(why, limits.max_inherited_share):
+        return None
+    return _found(seen, {**row, "ranks": ranks, "group": own["group"][0]}, why, limits)
+
+
+def _found(seen: Seen, row: dict[str, Any], why: WhyLate, limits: Limits) -> Finding:
     ranks: list[int] = row["ranks"]
     wait_ns = min(row["high_ns"], seen.waiting_ns)
     high_ns = wait_ns + _uncovered_ns(seen, ranks)
-    own = seen.late.filter(pl.col("culprit") == row["culprit"])
-    why = seen.why(own.filter(group=str(row["group"])))
     cause, reason = explained(seen.run, why)
     course = seen.course(int(row["culprit"]))
     own = seen.calls.filter(pl.col("culprit") == row["culprit"])
@@ -286,6 +301,7 @@ def _in_turns(seen: Seen, limits: Limits) -> Finding | None:
         seen,
         min_step_share=limits.min_rotating_share,
         min_steps_share=limits.min_steps_share,
+        max_inherited_share=limits.max_inherited_share,
     )
 
 
