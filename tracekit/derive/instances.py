@@ -20,6 +20,8 @@ from tracekit.schema.table import DEVICE, DUR, FLAG, I64, NAME, START, STREAM, T
 if TYPE_CHECKING:
     from tracekit.store import Run
 
+NOT_RECORDED = "not recorded"
+"""Label of a group that no trace names."""
 INSTANCES = Table(
     "collective_instances",
     "collective on one rank, with the instance it is part of",
@@ -111,7 +113,7 @@ def _groups(calls: pl.DataFrame) -> pl.DataFrame:
             "group",
             "listing",
             group_key=pl.coalesce(pl.format("{} [{}]", name, listed), pl.lit(NO_GROUP)),
-            group_label=pl.coalesce(labelled, "group", pl.lit("not recorded")),
+            group_label=pl.coalesce(labelled, "group", pl.lit(NOT_RECORDED)),
             n_members=members.list.len().cast(pl.Int64),
             sum_members=members.list.sum(),
         )

@@ -25,6 +25,7 @@ Threshold:
     Where ranks stall the others by turns (each time one alone is late, by 1 % of a step or more),
     in at least three steps and `min_steps_share` of them, and that costs `min_rotating_share` of a
     step, one finding says so; smaller waits that spread over all ranks are jitter, of nobody.
+    Waiting beyond the limit that is neither, as of a pause that came once, is a note.
     Why: from the last point at which the late rank met its group to its arrival, its device
     timeline against the median peer's; the differences sum to the lateness. Attention that takes
     longer while matrix products do not is longer sequences, grouped products alone are experts.
@@ -59,19 +60,17 @@ from tracekit.derive.culprits import by_instance, inherited_ns, ranked_culprits,
 from tracekit.derive.lateness import compared_calls, late_calls
 from tracekit.derive.patterns import Course
 from tracekit.derive.savings import saving
-from tracekit.derive.stalls import messages
 from tracekit.derive.why_late import was_held_up
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
 from tracekit.detectors._straggler_causes import explained
-from tracekit.detectors._straggler_pipeline import caused_table, excess_waiting, late_in_pipeline
+from tracekit.detectors._straggler_confidence import how_sure
+from tracekit.detectors._straggler_pipeline import late_in_pipeline
 from tracekit.detectors._straggler_seen import ASSUMES, Seen
 from tracekit.detectors._straggler_tables import by_rank, by_step, parts_of_lateness, work_by_class
 from tracekit.detectors._straggler_turns import in_main_group, in_turns
+from tracekit.detectors._straggler_unnamed import clear, even_pipeline, spread, too_few, unseen
 from tracekit.findings import (
-    Cause,
-    Confidence,
     Finding,
-    Level,
     Published,
     Scope,
     Status,
@@ -87,8 +86,6 @@ _NOT_COMPARED = (
     "no collective could be matched over ranks that holds its members until all have entered. "
     "Record whole steps of ranks of one group; a torch with collective metadata helps."
 )
-N_CALLS, N_EXACT_CALLS, EXACT_ERROR_SHARE, MAX_ERROR_SHARE = 10, 5, 0.1, 0.3
-"""Medium confidence takes ten late calls, or five whose error is a tenth of the lateness."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +120,8 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     means = mean_steps(run)
     in_pipeline = _in_pipeline(run, limits)
     if usable.is_empty() or means.is_empty():
-        return (in_pipeline or _even_pipeline(run, limits) or skipped(DETECTOR, _NOT_COMPARED),)
+        even = even_pipeline(DETECTOR, run, limits.min_step_share)
+        return (in_pipeline or even or skipped(DETECTOR, _NOT_COMPARED),)
     late = with_culprit(late_calls(run).filter(pl.col("step").is_in(list(steps))))
     seen = Seen(run, late, by_instance(late), usable, means, steps)
     found = ranked_culprits(
@@ -152,9 +150,10 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     return (
         in_pipeline
         or _in_turns(seen, limits)
-        or _too_few(likely, limits)
-        or _unseen(seen, limits)
-        or _clear(seen, found, limits),
+        or too_few(DETECTOR, likely, limits.min_instances)
+        or unseen(DETECTOR, seen, limits.max_unseen_share)
+        or spread(DETECTOR, seen, found, limits.min_step_share)
+        or clear(DETECTOR, seen, found, limits.min_step_share),
     )
 
 
@@ -218,7 +217,7 @@ def _found(seen: Seen, row: dict[str, Any], why: WhyLate, limits: Limits) -> Fin
         steps=tuple(own["step"].unique().sort()),
         measured=Quantity(row["measured"], Unit.SHARE),
         limit=Quantity(limits.min_step_share, Unit.SHARE),
-        confidence=_confidence(
+        confidence=how_sure(
             seen,
             late_in.filter(pl.col("rank").is_in(ranks)),
             int(row["n_late"]),
@@ -241,57 +240,12 @@ def _found(seen: Seen, row: dict[str, Any], why: WhyLate, limits: Limits) -> Fin
     )
 
 
-def _has_unknown_splits(calls: pl.DataFrame) -> bool:
-    """Whether most lateness was seen in all-to-all calls that may be uneven: nothing says."""
-    is_unknown = (pl.col("operation") == "all_to_all") & pl.col("bytes_in").is_null()
-    return 2 * calls.filter(is_unknown)["late_ns"].clip(0).sum() > calls["late_ns"].clip(0).sum()
-
-
-def _confidence(
-    seen: Seen, own: pl.DataFrame, n_late: int, error_share: float, cause: Cause
-) -> Confidence:
-    """How sure it is; `own` are the calls of the late ranks in which they were late."""
-    error = text(error_share, Unit.SHARE)
-    what = f"late in {n_late} collectives; their error is {error} of the lateness"
-    if seen.run.manifest.missing_ranks:
-        return Confidence(Level.LOW, f"{what}; ranks are missing, and one may be later still")
-    if seen.n_steps == 1:
-        return Confidence(Level.LOW, f"{what}; one step only")
-    if _has_unknown_splits(own):
-        return Confidence(Level.LOW, f"{what}; splits of its all-to-all calls are not recorded")
-    n_least = N_EXACT_CALLS if error_share <= EXACT_ERROR_SHARE else N_CALLS
-    if n_late < n_least or error_share > MAX_ERROR_SHARE:
-        return Confidence(Level.LOW, what)
-    more = "; what it did instead is not recorded" if cause is Cause.UNKNOWN else ""
-    if own["entered_ns"].is_null().any():
-        return Confidence(Level.MEDIUM, f"{what}; without a common clock{more}")
-    level = Level.MEDIUM if cause is Cause.UNKNOWN else Level.HIGH
-    return Confidence(level, f"{what}; two estimators on a common clock agree{more}")
-
-
 def _in_pipeline(run: Run, limits: Limits) -> Finding | None:
     return late_in_pipeline(
         DETECTOR,
         run,
         min_step_share=limits.min_step_share,
         min_steps_share=limits.min_steps_share,
-    )
-
-
-def _even_pipeline(run: Run, limits: Limits) -> Finding | None:
-    """Clear, where nothing but messages tells who was late; None where nothing tells at all."""
-    caused = excess_waiting(run)
-    if caused.is_empty() or number(caused["caused_ns"].max()) <= 0:
-        return None
-    step_ns = number(mean_steps(run)["dur_ns"].mean())
-    share = min(max(number(caused["excess_ns"].max()), 0.0) / step_ns, 1.0)
-    return finding(
-        DETECTOR,
-        Status.CLEAR,
-        measured=Quantity(share, Unit.SHARE),
-        limit=Quantity(limits.min_step_share, Unit.SHARE),
-        confidence=Confidence(Level.MEDIUM, "messages of a pipeline, each followed to its origin"),
-        evidence=(caused_table(caused),),
     )
 
 
@@ -303,55 +257,6 @@ def _in_turns(seen: Seen, limits: Limits) -> Finding | None:
         min_steps_share=limits.min_steps_share,
         max_inherited_share=limits.max_inherited_share,
     )
-
-
-def _too_few(likely: pl.DataFrame, limits: Limits) -> Finding | None:
-    """Skipped, where a rank is late in all there is to see, and that is hardly anything."""
-    rare = likely.filter(pl.col("n_late") < limits.min_instances)
-    if rare.is_empty():
-        return None
-    ranks = rare["ranks"].explode().unique().sort().to_list()
-    n_late = number(rare["n_late"].max())
-    why = (
-        f"rank {rank_list(ranks)} is late in {n_late:.0f} of the "
-        f"collectives that can be compared, and fewer than {limits.min_instances} may be "
-        "chance. Record more steps."
-    )
-    return skipped(DETECTOR, why)
-
-
-def _unseen(seen: Seen, limits: Limits) -> Finding | None:
-    """Skipped, where much of the step is communication in which nothing tells who was late."""
-    unsplit_ns = pl.col("unsplit_communication_ns") * (1 - pl.col("message_share"))
-    means = seen.means.join(messages(seen.run), on="rank", validate="m:1")
-    share = number(means.select(unsplit_ns.mean()).item()) / seen.step_ns
-    if share < limits.max_unseen_share:
-        return None
-    why = (
-        f"{text(share, Unit.SHARE)} of the mean step is exposed communication whose waiting cannot "
-        "be told from its transfer: calls without metadata or without all their members; those "
-        "that can be compared show nobody late. Record all ranks, with a torch that writes "
-        "collective metadata."
-    )
-    return skipped(DETECTOR, why)
-
-
-def _clear(seen: Seen, found: pl.DataFrame, limits: Limits) -> Finding:
-    top = number(found["measured"].max()) if found.height else 0.0
-    return finding(
-        DETECTOR,
-        Status.CLEAR,
-        measured=Quantity(top, Unit.SHARE),
-        limit=Quantity(limits.min_step_share, Unit.SHARE),
-        confidence=_clear_confidence(seen),
-        evidence=(by_rank(seen.usable, seen.late),),
-    )
-
-
-def _clear_confidence(seen: Seen) -> Confidence:
-    if seen.usable["entered_ns"].is_null().any():
-        return Confidence(Level.MEDIUM, "ranks compared without a common clock")
-    return Confidence(Level.HIGH, "ranks compared by two estimators on a common clock")
 
 
 DETECTOR = Detector(
