@@ -36,6 +36,15 @@ def test_a_stall_holds_the_latency_behind_the_host_part(make_run, trace):
     assert (row["class"], row["is_drained"]) == ("host-other", False)
 
 
+@pytest.mark.parametrize(("gap", "name"), [(10_004, "host-other"), (10_002, "host-sync")])
+def test_a_pause_behind_a_call_that_drained_the_queue_is_no_part_of_it(make_run, trace, gap, name):
+    run_trace = steps(trace, (400, gap), step_us=20_000)
+    for step in range(1, 6):  # a call waits for the device until the gap begins
+        run_trace.call(20_000 * step + 10, 391, "cudaStreamSynchronize", role="sync")
+    row = stalls(make_run(run_trace), 0).collect().row(0, named=True)
+    assert (row["class"], row["is_drained"]) == (name, True)
+
+
 def test_sums_of_each_averaged_step_with_zeros_where_there_is_none(make_run, trace):
     run = make_run(steps(trace, (200, 50), (600, 100)))
     rows = stalled(run, pl.col("host_ns") > 50_000)

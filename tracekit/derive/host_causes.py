@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.activity import HOST_DEVICE, top_level, training_thread
-from tracekit.derive.host_kinds import ALLOCATOR, CLASSES, COMPILATION, class_of
+from tracekit.derive.host_kinds import (
+    ALLOCATOR,
+    CLASSES,
+    COMPILATION,
+    HOST_OTHER,
+    HOST_SYNC,
+    LAUNCH_OVERHEAD,
+    class_of,
+)
 from tracekit.derive.intervals import covered_ns
 
 if TYPE_CHECKING:
     from tracekit.store import Run
 
-HOST_SYNC, LAUNCH_OVERHEAD, HOST_OTHER = "host-sync", "launch-overhead", "host-other"
 SYNC_BEFORE_NS = 10_000
 """A blocking call that ended this shortly before the gap has drained the queue."""
 MIN_SHOWN_SHARE = 0.1

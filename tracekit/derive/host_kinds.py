@@ -6,6 +6,7 @@ import polars as pl
 
 INPUT_PIPELINE, CHECKPOINT, COLLECTION = "input-pipeline", "checkpoint", "garbage-collection"
 ALLOCATOR, COMPILATION, CPU_OPTIMIZER = "allocator", "compilation", "cpu-optimizer"
+HOST_SYNC, LAUNCH_OVERHEAD, HOST_OTHER = "host-sync", "launch-overhead", "host-other"
 
 _PATTERNS: tuple[tuple[str, str], ...] = (
     (
@@ -38,6 +39,7 @@ def class_of() -> pl.Expr:
 
 
 SHORT_ALLOCATION_NS = 1_000_000
+PAUSE_NS = 10_000_000
 
 
 def host_class() -> pl.Expr:
@@ -45,12 +47,15 @@ def host_class() -> pl.Expr:
 
     A call that drains the queue owns the idle time, but where the host then loads data, it is the
     loading that it should do sooner. Short allocations after such a call only prepare what is
-    launched next.
+    launched next. A pause of 10 ms in nothing that was recorded is none of the call's either: the
+    host would launch at once.
     """
     meanwhile = pl.col("meanwhile")
+    is_pause = (meanwhile == HOST_OTHER) & (pl.col("dur_ns") >= PAUSE_NS)
     is_preparing = (
         (meanwhile == ALLOCATOR)
         & (pl.col("cause") != ALLOCATOR)
         & (pl.col("dur_ns") < SHORT_ALLOCATION_NS)
     )
-    return pl.when(meanwhile.is_in(CLASSES) & ~is_preparing).then(meanwhile).otherwise("cause")
+    is_named = meanwhile.is_in(CLASSES) & ~is_preparing
+    return pl.when(is_named | is_pause).then(meanwhile).otherwise("cause")

@@ -14,8 +14,7 @@ import polars as pl
 from tracekit.derive.activity import activity
 from tracekit.derive.averages import breakdowns
 from tracekit.derive.cached import cached
-from tracekit.derive.host_causes import HOST_SYNC
-from tracekit.derive.host_kinds import host_class
+from tracekit.derive.host_kinds import HOST_SYNC, host_class
 from tracekit.derive.idle import LATENCY, idle
 from tracekit.derive.kernel_kinds import COMMUNICATION, POINT_TO_POINT
 from tracekit.derive.profiler_cost import profiler_ns

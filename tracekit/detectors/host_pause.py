@@ -37,7 +37,7 @@ import polars as pl
 
 from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import averages, breakdowns, mean_steps
-from tracekit.derive.host_causes import HOST_OTHER
+from tracekit.derive.host_kinds import HOST_OTHER
 from tracekit.derive.savings import saving
 from tracekit.derive.stalls import all_stalls, by_rank, removable_ns, stalled
 from tracekit.detectors import Detector, finding, number, skipped

@@ -40,7 +40,7 @@ import polars as pl
 
 from tracekit.derive.averages import averaged
 from tracekit.derive.blocking import blocking_calls
-from tracekit.derive.host_causes import HOST_SYNC
+from tracekit.derive.host_kinds import HOST_SYNC
 from tracekit.derive.host_work import host_work
 from tracekit.derive.profiler_cost import costly_options
 from tracekit.derive.savings import saving

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.averages import averaged
-from tracekit.derive.host_causes import HOST_OTHER, LAUNCH_OVERHEAD
+from tracekit.derive.host_kinds import HOST_OTHER, LAUNCH_OVERHEAD
 from tracekit.derive.host_work import host_work
 from tracekit.derive.profiler_cost import costly_options
 from tracekit.derive.savings import saving

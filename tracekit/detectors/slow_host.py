@@ -37,7 +37,7 @@ import polars as pl
 from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import averages, mean_steps
 from tracekit.derive.call_totals import slowness
-from tracekit.derive.host_causes import LAUNCH_OVERHEAD
+from tracekit.derive.host_kinds import LAUNCH_OVERHEAD
 from tracekit.derive.idle_totals import idle_by_cause
 from tracekit.derive.savings import saving
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
