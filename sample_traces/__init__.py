@@ -55,7 +55,7 @@ class Truth:
 def late(rank: int, cause: Cause, saving_ns: float, *others: str) -> Truth:
     """One rank comes late, by what it costs; `others` are detectors that see it as well."""
     planted = Planted(id="straggler-rank", cause=cause, ranks=(rank,), saving_ns=saving_ns)
-    seen = (replace(planted, id=name, saving_ns=None) for name in others)
+    seen = (replace(planted, id=name) for name in others)
     return Truth(findings=(planted, *seen))
 
 

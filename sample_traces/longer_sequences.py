@@ -25,7 +25,7 @@ def build(folder: Path, seed: int, severity: float) -> Truth:
         findings=(
             Planted(id="sequence-length-imbalance", cause=cause, saving_ns=saving_ns),
             Planted(id="straggler-rank", cause=cause, saving_ns=saving_ns),
-            Planted(id="load-imbalance", cause=cause),
+            Planted(id="load-imbalance", cause=cause, saving_ns=saving_ns),
         )
     )
 

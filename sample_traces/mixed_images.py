@@ -24,7 +24,7 @@ def build(folder: Path, seed: int, severity: float) -> Truth:
     if not severity:
         return Truth()
     modality = Planted(id="modality-imbalance", cause=Cause.MODALITY_IMBALANCE, saving_ns=saving_ns)
-    uneven = Planted(id="load-imbalance", cause=Cause.MODALITY_IMBALANCE)
+    uneven = Planted(id="load-imbalance", cause=Cause.MODALITY_IMBALANCE, saving_ns=saving_ns)
     return Truth(findings=(modality, uneven))
 
 

@@ -42,6 +42,12 @@ def recorded(job: Job, folder: Path, **how: object) -> Steps:
     return Steps(step_ns=step_ns, saving_ns=step_ns - healthy_ns)
 
 
+def gained_ns(job: Job, cured: Job) -> float:
+    """What a job gains a step by becoming another one, as one that shares the same work evenly."""
+    both = (mean_step_ns(simulate(programs(each))) for each in (job, cured))
+    return next(both) - next(both)
+
+
 def mean_step_ns(events: dict[int, list[Event]]) -> float:
     """Mean step on the devices, over ranks, without the first step and the last.
 
