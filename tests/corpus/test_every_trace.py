@@ -42,6 +42,7 @@ WITHOUT_SAVING = {
     "host-sync",  # nor do figures of the host that the profiler's options more than double
     "launch-bound",
     "profiler-overhead",  # the job does not run under the profiler
+    "straggler-rank",  # waiting that spreads over all ranks is nobody's
     "idle-gpu",  # left to the part that names its cause
 }
 

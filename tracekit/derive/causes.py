@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 SLOWER, MORE, COPIES = "same kernels slower", "more or bigger kernels", "copies"
 COMMUNICATION, INHERITED = "communication", "late at the start"
+LONGER_SAMPLES = "longer samples"
 LONGER_SEQUENCES, HOTTER_EXPERTS, OTHER_MODEL = "longer sequences", "more tokens", "another GPU"
 HELD_BACK, MORE_IMAGES = "a lower clock", "more for its encoder"
 CARRIED = "late in the collective before"
@@ -20,6 +21,10 @@ CARRIED = "late in the collective before"
 _CAUSES = {
     SLOWER: (Cause.SLOW_DEVICE, "its kernels run slower"),
     MORE: (Cause.DATA_IMBALANCE, "it has more or bigger kernels to run"),
+    LONGER_SAMPLES: (
+        Cause.SEQUENCE_LENGTH_IMBALANCE,
+        "its samples are longer, as the loop told",
+    ),
     LONGER_SEQUENCES: (
         Cause.SEQUENCE_LENGTH_IMBALANCE,
         "its attention takes longer than its matrix products explain: its sequences are longer",

@@ -9,6 +9,8 @@ import polars as pl
 from tracekit.derive.cached import remembered
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tracekit.store import Run
 
 
@@ -28,3 +30,15 @@ def squared_lengths(run: Run) -> pl.DataFrame:
     ]
     found = pl.concat(rows).sort("rank", "step").collect()
     return found if found["rank"].n_unique() == len(run.ranks) else found.clear()
+
+
+def longer_share(run: Run, ranks: Collection[int], steps: Collection[int]) -> float:
+    """How much more the squared lengths of some ranks sum to than those of the median rank.
+
+    Of the rank with most, as a share; 0 where the loop did not tell.
+    """
+    told = squared_lengths(run).filter(pl.col("step").is_in(list(steps)))
+    sums = told.group_by("rank").agg(pl.col("told").sum())
+    own = sums.filter(pl.col("rank").is_in(list(ranks)))["told"].to_list()
+    usual = sums.select(pl.col("told").median()).to_series().to_list()[0]
+    return max(own) / usual - 1 if own and usual else 0.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.activity import COMPUTE, activity
-from tracekit.derive.causes import COMMUNICATION, COPIES, LONGER_SEQUENCES, MORE, SLOWER
+from tracekit.derive.causes import COMMUNICATION, COPIES, LONGER_SAMPLES, MORE, SLOWER
 from tracekit.derive.host_kinds import host_class
 from tracekit.derive.idle import idle
 from tracekit.derive.intervals import covered_ns
@@ -136,7 +136,7 @@ def with_kernels(own: pl.DataFrame, peer: pl.DataFrame, kernels: pl.DataFrame) -
     return pl.concat([parts.filter(pl.col("part") != "compute"), split])
 
 
-def with_longer_sequences(
+def with_longer_samples(
     parts: pl.DataFrame, kernels: pl.DataFrame, run: Run, pairs: pl.DataFrame
 ) -> pl.DataFrame:
     """Take what longer samples explain out of slower and more kernels, if the loop told."""
@@ -154,8 +154,8 @@ def with_longer_sequences(
         extra_ns = float(parts.filter(part=part)["own_ns"].sum())
         moved[part] = min(max(extra_ns, 0.0), left_ns)
         left_ns -= moved[part]
-    moved[LONGER_SEQUENCES] = -sum(moved.values())
-    row = pl.DataFrame([(LONGER_SEQUENCES, 0.0, 0.0)], schema=parts.schema, orient="row")
+    moved[LONGER_SAMPLES] = -sum(moved.values())
+    row = pl.DataFrame([(LONGER_SAMPLES, 0.0, 0.0)], schema=parts.schema, orient="row")
     change_ns = pl.col("part").replace_strict(moved, default=0.0, return_dtype=pl.Float64)
     return pl.concat([parts, row]).with_columns(own_ns=pl.col("own_ns") - change_ns)
 

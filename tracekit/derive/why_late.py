@@ -30,7 +30,7 @@ from tracekit.derive.timeline_parts import (
     kernels_of,
     length,
     with_kernels,
-    with_longer_sequences,
+    with_longer_samples,
 )
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def why_late(run: Run, late: pl.DataFrame, calls: pl.DataFrame, n_steps: int) ->
         orient="row",
     )
     parts = pl.concat([parts, at_start])
-    parts = with_longer_sequences(parts, kernels, run, pairs)
+    parts = with_longer_samples(parts, kernels, run, pairs)
     per_step = 1 / max(n_steps, 1)
     figures = [pl.col("own_ns") * per_step, pl.col("peer_ns") * per_step]
     return WhyLate(

@@ -13,6 +13,7 @@ from tracekit.derive.causes import cause_of_slowness
 from tracekit.derive.encoder_work import ENCODER, WITH_BACKWARD, encoder_totals
 from tracekit.derive.expert_work import expert_extra_ns
 from tracekit.derive.gpu_models import models
+from tracekit.derive.samples import longer_share
 from tracekit.derive.stages import stages
 from tracekit.derive.work_classes import ATTENTION, EXPERTS, class_at_fault
 from tracekit.derive.work_totals import unevenness, work_totals
@@ -27,6 +28,8 @@ N_SHOWN = 32
 MIN_ENCODER_SHARE = 0.7
 """An encoder whose excess, both passes, is so much of the whole excess is its cause."""
 MIN_EXPERT_SHARE = 0.5
+MIN_LONGER_SHARE = 0.1
+"""Samples that the loop told are longer by so much (squared) explain more work."""
 _CAUSE_OF_CLASS = {
     ATTENTION: Cause.SEQUENCE_LENGTH_IMBALANCE,
     EXPERTS: Cause.EXPERT_IMBALANCE,
@@ -158,7 +161,8 @@ def cause_of_unevenness(run: Run, slow: list[int], kernels: pl.DataFrame) -> Cau
         return Cause.MODALITY_IMBALANCE
     own_kernels = kernels.filter(pl.col("rank").is_in(slow))
     if number(own_kernels["more_ns"].sum()) >= number(own_kernels["slower_ns"].sum()):
-        return Cause.DATA_IMBALANCE
+        is_told = longer_share(run, slow, averages(run).steps) >= MIN_LONGER_SHARE
+        return Cause.SEQUENCE_LENGTH_IMBALANCE if is_told else Cause.DATA_IMBALANCE
     known = models(run)
     others = {known.get(rank) for rank in run.ranks if rank not in slow}
     own_models = {known.get(rank) for rank in slow}

@@ -10,7 +10,8 @@ Formula:
     waste = 1 − mean C / max C; excess = max C − mean C.
 
 Threshold:
-    Found when waste is at least `max_waste_share` and excess at least `min_step_share` of a step.
+    Found when waste is at least `max_waste_share` (`max_host_waste_share` where the training
+    thread stands for the device) and excess at least `min_step_share` of a step.
     Skipped where ranks exchange no messages: there is no pipeline.
 
 Evidence:
@@ -35,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import averages, mean_steps
 from tracekit.derive.causes import cause_of_slowness
 from tracekit.derive.kernel_totals import differences
@@ -58,6 +60,9 @@ class Limits:
     max_waste_share: float = limit(
         0.05, Unit.SHARE, "Stages of whole layers cannot be cut more evenly than some per cent."
     )
+    max_host_waste_share: float = limit(
+        0.2, Unit.SHARE, "Without a device, stages share processors, and the last has the loss."
+    )
     min_step_share: float = limit(0.02, Unit.SHARE, "Less than 2 % of a step is not worth a look.")
 
 
@@ -76,14 +81,15 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     others = compute.filter(pl.col("stage") != top["stage"])
     mean_ns, max_ns = number(compute["compute_ns"].mean()), float(top["compute_ns"])
     waste_share = 1 - mean_ns / max_ns
+    most = limits.max_waste_share if has_device_events(run) else limits.max_host_waste_share
     shown: dict[str, Any] = {
         "measured": Quantity(waste_share, Unit.SHARE),
-        "limit": Quantity(limits.max_waste_share, Unit.SHARE),
+        "limit": Quantity(most, Unit.SHARE),
         "confidence": _confidence(len(averages(run).steps)),
         "evidence": (_table(compute),),
     }
     is_small = max_ns - mean_ns < limits.min_step_share * step_ns
-    if waste_share < limits.max_waste_share or is_small:
+    if waste_share < most or is_small:
         return (finding(DETECTOR, Status.CLEAR, **shown),)
     is_slower = float(top["slower_ns"]) > float(top["more_ns"])
     n_stages = compute.height

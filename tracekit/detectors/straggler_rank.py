@@ -21,7 +21,8 @@ Threshold:
     so much late already where it last met its group, or held up in communication since.
     In a pipeline each wait for a message is followed to its origin: what a rank caused while it
     waited itself is caused by whom it waited for. Named when a rank causes `min_step_share` of a
-    step more than the median stage, and most in `min_steps_share` of the steps.
+    step (`min_host_pipeline_share` without a device) more than the median stage, and most in
+    `min_steps_share` of the steps.
     Where ranks stall the others by turns (each time one alone is late, by 1 % of a step or more),
     in at least three steps and `min_steps_share` of them, and that costs `min_rotating_share` of a
     step, one finding says so; smaller waits that spread over all ranks are jitter, of nobody.
@@ -55,6 +56,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import averages, mean_steps
 from tracekit.derive.culprits import by_instance, inherited_ns, ranked_culprits, with_culprit
 from tracekit.derive.lateness import compared_calls, late_calls
@@ -104,6 +106,9 @@ class Limits:
     )
     max_inherited_share: float = limit(
         0.5, Unit.SHARE, "Who waited elsewhere for most of its lateness is a victim, not a cause."
+    )
+    min_host_pipeline_share: float = limit(
+        0.1, Unit.SHARE, "Without a device, stages share processors with each other."
     )
     min_rotating_share: float = limit(
         0.05, Unit.SHARE, "Turns that cost less are the jitter of a healthy run."
@@ -244,7 +249,9 @@ def _in_pipeline(run: Run, limits: Limits) -> Finding | None:
     return late_in_pipeline(
         DETECTOR,
         run,
-        min_step_share=limits.min_step_share,
+        min_step_share=limits.min_step_share
+        if has_device_events(run)
+        else limits.min_host_pipeline_share,
         min_steps_share=limits.min_steps_share,
     )
 
