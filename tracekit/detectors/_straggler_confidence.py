@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.instances import NOT_RECORDED
+from tracekit.derive.profiler_cost import costly_options
 from tracekit.findings import Cause, Confidence, Level
 from tracekit.units import Unit, text
 
@@ -43,5 +44,9 @@ def how_sure(
     more = "; what it did instead is not recorded" if cause is Cause.UNKNOWN else ""
     if own["entered_ns"].is_null().any():
         return Confidence(Level.MEDIUM, f"{what}; without a common clock{more}")
+    options = costly_options(seen.run) if cause is Cause.SLOW_HOST else ()
+    if options:
+        slowed = f"recorded with {', '.join(options)}, which slows hosts"
+        return Confidence(Level.MEDIUM, f"{what}; {slowed}")
     level = Level.MEDIUM if cause is Cause.UNKNOWN else Level.HIGH
     return Confidence(level, f"{what}; two estimators on a common clock agree{more}")
