@@ -31,6 +31,8 @@ def torchrun():
             env={k: v for k, v in os.environ.items() if k not in LAUNCHERS} | environment,
         )
         assert (done.returncode != 0) == fails, done.stderr
+        # A job that fails is one that was killed, not one whose ranks did not come to meet.
+        assert ("SIGKILL" in done.stderr) == fails, done.stderr
         said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         return {each["rank"]: each for each in said}
 

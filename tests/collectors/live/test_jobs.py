@@ -43,12 +43,14 @@ def test_processes_of_mp_spawn_record_too(python, jobs, tmp_path):
     assert run.capture(1).facts.launcher is None
 
 
+@pytest.mark.timed
 def test_a_job_killed_before_its_window_says_so(torchrun, tmp_path):
     torchrun(tmp_path / "run", "--kill-at", 2, fails=True)
     with pytest.raises(InputError, match="recorded nothing yet: 2 ranks began"):
         tracekit.open_run(tmp_path / "run")
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     ("step", "after"),
     [(9, "attempt=0/step=*/raw/rank=000001.json"), (11, "attempt=0/step=*/manifest.json")],
