@@ -26,9 +26,11 @@ class Peek:
 
     `started_ns` is Unix time; `run_key` is equal for all files of one run where the source says so
     (job, group trace id) and different for files of different runs; `digest` is equal for copies.
+    A file that holds several ranks lists them in `ranks`; each is converted by itself.
     """
 
     rank: int | None = None
+    ranks: tuple[int, ...] = ()
     world_size: int | None = None
     started_ns: int | None = None
     run_key: str | None = None

@@ -31,7 +31,7 @@ from tracekit.derive.waiting_tables import waiting
 from tracekit.derive.waits import waits
 from tracekit.detectors import detectors, findings_of, number
 from tracekit.engine import map_ranks
-from tracekit.errors import UsageError
+from tracekit.errors import InputError, UsageError
 from tracekit.findings import (
     GPU,
     HOST_THREAD,
@@ -49,6 +49,7 @@ from tracekit.findings import (
 )
 from tracekit.recommend import completed, headline
 from tracekit.store import tracekit_version
+from tracekit.what_if import replayed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from tracekit.config import Config
     from tracekit.detectors import Detector
     from tracekit.findings import Finding
+    from tracekit.replays import Slowdowns
     from tracekit.store import Check, Run
 
 log = logging.getLogger(__name__)
@@ -115,7 +117,17 @@ def analysed(
         quality=_quality(run, rows),
         inefficiencies=_inefficiencies(findings, known),
         waiting=waiting(run),
+        what_if=_what_if(run),
     )
+
+
+def _what_if(run: Run) -> Slowdowns | None:
+    """The slowdowns of a run that can be replayed; None, with the reason in the log, of others."""
+    try:
+        return replayed(run)
+    except InputError as error:
+        log.warning("no replay: %s", error)
+        return None
 
 
 def _inefficiencies(

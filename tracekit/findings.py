@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tracekit.errors import InputError
+from tracekit.replays import Slowdowns
 from tracekit.units import Quantity, Unit
 from tracekit.waiting import Waiting
 
@@ -359,7 +360,7 @@ class Result:
     whole: tuple[Parts, ...]
     findings: tuple[Finding, ...]
     quality: tuple[Quality, ...]
-    what_if: None = None
+    what_if: Slowdowns | None = None
     inefficiencies: tuple[Inefficiency, ...] = ()
     waiting: Waiting | None = None
 

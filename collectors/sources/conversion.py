@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.collectors import Collector, Options, RankFile
 from tracekit.collectors.sources import redaction
+from tracekit.collectors.sources.inventory import IN_THE_FILE
 from tracekit.engine import map_ranks
 from tracekit.errors import InputError, TracekitError
 from tracekit.schema import SCHEMA_VERSION
@@ -264,7 +265,7 @@ def _manifest(
 
 
 def _rank_checks(capture: Capture) -> tuple[Check, ...]:
-    if capture.rank_source == "distributedInfo":
+    if capture.rank_source == IN_THE_FILE:
         return ()
     detail = f"the trace does not say its rank; it comes from: {capture.rank_source}"
     return (Check(check="rank not in the trace", severity="info", count=1, detail=detail),)

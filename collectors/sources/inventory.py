@@ -27,6 +27,8 @@ _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|worker)[-_. ]?0*(\d+)", re.IGNO
 _PROCESS_IN_NAME = re.compile(r"(.+_\d+)\.\d{10,}\.pt\.trace\.json")
 """Host and process, and then the time, as torch's tensorboard_trace_handler names each window."""
 _SIDECAR = ".tracekit.json"
+IN_THE_FILE = "distributedInfo"
+"""Where the rank of a file is known from that says it itself."""
 MAX_DIGITS = 6
 """No job has a million ranks."""
 _Key = tuple[str, str | None, int | None]
@@ -106,7 +108,7 @@ def inventory(
                 left_out.append(f"{path}: {why_no_trace(path)}")
             continue
         try:
-            candidates.append(_candidate(path, collector, pattern))
+            candidates += _candidates(path, collector, pattern)
         except OSError as error:
             left_out.append(f"{path}: cannot be read: {error.strerror}")
     if not candidates:
@@ -137,14 +139,35 @@ def _pattern(rank_from: str | None) -> re.Pattern[str] | None:
     return pattern
 
 
-def _candidate(path: Path, collector: Collector, pattern: re.Pattern[str] | None) -> Candidate:
-    """Rank of a file: what the trace says, else a sidecar, else --rank-from, else the file name."""
+def _candidates(
+    path: Path, collector: Collector, pattern: re.Pattern[str] | None
+) -> list[Candidate]:
+    """The ranks in a file: one, or as many as it says it holds."""
     peek = collector.peek(path)
+    if not peek.ranks:
+        return [_candidate(path, collector, peek, pattern)]
+    return [
+        Candidate(
+            path=path,
+            collector=collector,
+            peek=peek,
+            rank=rank,
+            rank_source=IN_THE_FILE,
+            world_size=peek.world_size,
+        )
+        for rank in peek.ranks
+    ]
+
+
+def _candidate(
+    path: Path, collector: Collector, peek: Peek, pattern: re.Pattern[str] | None
+) -> Candidate:
+    """Rank of a file: what the trace says, else a sidecar, else --rank-from, else the file name."""
     sidecar = _sidecar(path)
     named = pattern.search(str(path)) if pattern else None
     guess = _RANK_IN_NAME.search(path.name) or _RANK_IN_NAME.search(path.parent.name)
     stated = {
-        "distributedInfo": peek.rank,
+        IN_THE_FILE: peek.rank,
         "sidecar": sidecar.get("rank"),
         "--rank-from": named.group(1) if named else None,
         "file name": guess.group(1) if guess and not pattern else None,

@@ -118,6 +118,11 @@ def host_calls(run: Run, rank: int) -> pl.DataFrame:
 
 def runtime_calls(run: Run, rank: int) -> pl.LazyFrame:
     """Runtime calls with a class: `thread`, `start_ns`, `end_ns`, `class`, `name`, in any order."""
+    return classed_calls(run, rank).select("thread", "start_ns", "end_ns", "class", "name")
+
+
+def classed_calls(run: Run, rank: int) -> pl.LazyFrame:
+    """Rows of `launches` with `end_ns` and `class`: sync where they hold the host, or what they do."""
     pageable = (
         run.scan("copies", rank)
         .filter(pl.col("host_memory") == "pageable")
@@ -128,12 +133,8 @@ def runtime_calls(run: Run, rank: int) -> pl.LazyFrame:
     return (
         run.scan("launches", rank)
         .join(pageable, on="correlation", how="left", validate="m:1")
-        .select(
-            "thread",
-            "start_ns",
-            (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"),
-            _call_class().alias("class"),
-            "name",
+        .with_columns(
+            (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"), _call_class().alias("class")
         )
     )
 

@@ -10,6 +10,7 @@ from tracekit.schema.cpu_ops import CPU_OPS
 from tracekit.schema.kernels import KERNELS
 from tracekit.schema.launches import LAUNCHES
 from tracekit.schema.memory import MEMORY
+from tracekit.schema.ops import OPS
 from tracekit.schema.other_events import OTHER_EVENTS
 from tracekit.schema.python_frames import PYTHON_FRAMES
 from tracekit.schema.ranks import RANKS
@@ -37,6 +38,7 @@ TABLES: dict[str, Table] = {
         SYNCS,
         MEMORY,
         OTHER_EVENTS,
+        OPS,
         SAMPLES,
         TELEMETRY,
         CAPTURE_QUALITY,
@@ -52,6 +54,7 @@ __all__ = [
     "KERNELS",
     "LAUNCHES",
     "MEMORY",
+    "OPS",
     "OTHER_EVENTS",
     "PYTHON_FRAMES",
     "RANKS",

@@ -1,0 +1,214 @@
+"""The host of one rank: calls that hold it until the device has worked, and its time between them.
+
+All threads that launch work are read as one: a call goes on from the last blocking call that had
+returned when it began, on whichever thread, and the time since then is kept. So autograd's thread
+follows the main thread and the other way round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from tracekit.derive.host_causes import BLOCKING, classed_calls
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tracekit.store import Run
+
+    Ints = NDArray[np.int64]
+
+SKEW_NS = 20_000
+"""What an event may end after the call that waits for it returned: two clocks stamp them."""
+FULL_QUEUE = 900
+"""Launches in the queue of a stream from which on a long call means that it is full."""
+LONG_CALL_NS = 50_000
+"""A launch call as long as this, with a full queue, waits for room."""
+WHOLE_DEVICE = r"(?i)(?:Device|Ctx|Context)Synchronize"
+
+
+@dataclass(frozen=True)
+class Host:
+    """Blocking calls of a rank by their end (ns): what they go on from and what they wait for.
+
+    `base` is the blocking call before, -1 the beginning. `waiting`, `awaited` pair calls with
+    device events. `return_ns` is how long a call takes to notice, `own_ns` how long one takes that
+    has nothing to wait for.
+    """
+
+    starts: Ints
+    ends: Ints
+    names: NDArray[np.object_]
+    correlations: Ints
+    base: Ints
+    waiting: Ints
+    awaited: Ints
+    is_inferred: bool
+    return_ns: float
+    own_ns: float
+    origin_ns: int
+
+    def before(self, at: Ints) -> Ints:
+        """The last blocking call that had returned at these times, -1 where none had."""
+        return np.searchsorted(self.ends, at, side="right") - 1
+
+    def since(self, base: Ints) -> Ints:
+        """When blocking calls returned; -1 is the beginning."""
+        return np.append(self.ends, self.origin_ns)[base]  # -1 takes the last
+
+    def between(self) -> tuple[Ints, Ints]:
+        """The host's time before each call, since the one that it goes on from."""
+        return self.since(self.base), self.starts
+
+
+def host(run: Run, rank: int, events: pl.DataFrame) -> Host:
+    """The blocking calls of a rank, tied to its device events (by device, stream and start)."""
+    launching = events["launch_thread"].drop_nulls().unique()
+    calls = (
+        classed_calls(run, rank)
+        .filter(pl.col("thread").is_in(launching.implode()))
+        .sort("end_ns", "start_ns")
+        .collect()
+    )
+    streams = _Streams(events)
+    full = _full_queue(calls, streams)
+    is_blocking = (calls["class"] == BLOCKING) | calls["correlation"].is_in(full.implode())
+    blocking = calls.filter(is_blocking)
+    starts, ends = blocking["start_ns"].to_numpy(), blocking["end_ns"].to_numpy()
+    origin_ns = int(min([*calls["start_ns"].head(1), *events["start_ns"].head(1).to_list()], default=0))
+    if len(calls):
+        origin_ns = min(origin_ns, int(calls["start_ns"].min()))
+    pairs, is_inferred = _awaited(run, rank, blocking, streams, set(full.to_list()))
+    waiting = np.array([call for call, _ in pairs], np.int64)
+    awaited = np.array([event for _, event in pairs], np.int64)
+    base = np.searchsorted(ends, starts, side="right") - 1
+    base = np.minimum(base, np.arange(len(ends)) - 1)  # a call of no length would go on from itself
+    late_ns = ends[waiting] - streams.ends[awaited] if len(pairs) else np.empty(0, np.int64)
+    has_waited = streams.ends[awaited] > starts[waiting] if len(pairs) else np.empty(0, np.bool_)
+    idle_calls = np.setdiff1d(np.arange(len(starts)), waiting[has_waited])
+    return Host(
+        starts=starts,
+        ends=ends,
+        names=blocking["name"].to_numpy(),
+        correlations=blocking["correlation"].fill_null(-1).to_numpy(),
+        base=base,
+        waiting=waiting,
+        awaited=awaited,
+        is_inferred=is_inferred,
+        return_ns=_median(np.maximum(late_ns[has_waited], 0)),
+        own_ns=_median((ends - starts)[idle_calls]),
+        origin_ns=origin_ns,
+    )
+
+
+class _Streams:
+    """Device events by stream, to ask for the last one launched, or ended, before a time."""
+
+    def __init__(self, events: pl.DataFrame) -> None:
+        self.ends = events["end_ns"].to_numpy()
+        self.correlations = events["correlation"].fill_null(-1).to_numpy()
+        launched = events["launch_start_ns"].fill_null(events["start_ns"]).to_numpy()
+        threads = events["launch_thread"].fill_null(-1).to_numpy()
+        keys = events.select(pl.struct("device", "stream").rank("dense"))["device"].to_numpy()
+        places = [np.flatnonzero(keys == key) for key in np.unique(keys)]
+        self.of_event = {int(k): n for n, k in enumerate(np.unique(keys))}
+        self.key = np.array([self.of_event[int(key)] for key in keys], np.int64)
+        self.places = places
+        self.launched = [np.maximum.accumulate(launched[place]) for place in places]
+        self.ended = [self.ends[place] for place in places]
+        self.names = events["stream"].to_numpy()
+        self.threads = threads
+        self.launch_ns = launched
+
+    def last_launched(self, stream: int, at_ns: int) -> int:
+        """The last event of a stream launched before a time, -1 if none was."""
+        n = int(np.searchsorted(self.launched[stream], at_ns, side="left"))
+        return int(self.places[stream][n - 1]) if n else -1
+
+    def last_ended(self, stream: int, launched_ns: int, ended_ns: int) -> int:
+        """The last of those launched before one time that had ended at another, -1 if none had."""
+        n = int(np.searchsorted(self.launched[stream], launched_ns, side="left"))
+        m = int(np.searchsorted(self.ended[stream], ended_ns, side="right"))
+        return int(self.places[stream][min(n, m) - 1]) if min(n, m) else -1
+
+
+def _full_queue(calls: pl.DataFrame, streams: _Streams) -> pl.Series:
+    """Correlations of launch calls that waited for room in a full queue."""
+    long = calls.filter(
+        (pl.col("class") != BLOCKING)
+        & pl.col("role").is_in(["launch", "graph-launch", "copy"])
+        & (pl.col("end_ns") - pl.col("start_ns") >= LONG_CALL_NS)
+    )
+    found = []
+    event_of = {int(c): i for i, c in enumerate(streams.correlations.tolist())}
+    for correlation, start_ns in long.select("correlation", "start_ns").drop_nulls().iter_rows():
+        event = event_of.get(correlation)
+        if event is None:
+            continue
+        stream = int(streams.key[event])
+        n_launched = int(np.searchsorted(streams.launched[stream], start_ns, side="left"))
+        n_ended = int(np.searchsorted(streams.ended[stream], start_ns, side="right"))
+        if n_launched - n_ended >= FULL_QUEUE:
+            found.append(correlation)
+    return pl.Series(found, dtype=pl.Int64)
+
+
+def _awaited(
+    run: Run, rank: int, blocking: pl.DataFrame, streams: _Streams, full: set[int]
+) -> tuple[list[tuple[int, int]], bool]:
+    """Pairs of blocking call and event it waits for; and whether one had to be inferred.
+
+    A copy waits for itself; a call with a recorded synchronisation for what that names; one for the
+    device for all its streams; any other for what ended last before it returned.
+    """
+    rows = run.scan("syncs", rank).filter(pl.col("correlation").is_not_null()).collect()
+    recorded = {
+        row["correlation"]: row for row in rows.iter_rows(named=True) if "Wait" not in row["kind"]
+    }
+    event_of = {int(c): i for i, c in enumerate(streams.correlations.tolist()) if c >= 0}
+    launched_at = dict(
+        run.scan("launches", rank).select("correlation", "start_ns").drop_nulls().collect().iter_rows()
+    ) if recorded else {}
+    n_streams = len(streams.places)
+    pairs: list[tuple[int, int]] = []
+    is_inferred = False
+    columns = ("start_ns", "end_ns", "name", "correlation", "class", "role")
+    for call, row in enumerate(blocking.select(columns).iter_rows(named=True)):
+        start_ns, end_ns, correlation = row["start_ns"], row["end_ns"], row["correlation"]
+        if correlation in full:
+            stream = int(streams.key[event_of[correlation]])
+            found = [streams.last_ended(stream, start_ns, end_ns)]
+        elif row["role"] == "copy" and correlation in event_of:
+            found = [event_of[correlation]]
+        elif correlation in recorded:
+            found = _named(recorded[correlation], start_ns, streams, launched_at)
+        elif pl.Series([row["name"]]).str.contains(WHOLE_DEVICE).item():
+            found = [streams.last_launched(stream, start_ns) for stream in range(n_streams)]
+        else:
+            is_inferred = True
+            ended = [streams.last_ended(s, start_ns, end_ns + SKEW_NS) for s in range(n_streams)]
+            found = [max(ended, key=lambda e: streams.ends[e] if e >= 0 else -1, default=-1)]
+        pairs += [(call, event) for event in found if event >= 0]
+    return pairs, is_inferred
+
+
+def _named(
+    row: dict[str, object], start_ns: int, streams: _Streams, launched_at: dict[int, int]
+) -> list[int]:
+    """Last events launched on the stream that a recorded synchronisation names, else on all."""
+    at_ns = launched_at.get(row["wait_on_correlation"], start_ns)  # type: ignore[call-overload]
+    wanted = row["wait_on_stream"] if row["wait_on_stream"] is not None else row["stream"]
+    numbers = [
+        stream
+        for stream, place in enumerate(streams.places)
+        if streams.names[place[0]] == wanted or "Context" in str(row["kind"])
+    ]
+    return [streams.last_launched(stream, at_ns) for stream in numbers]
+
+
+def _median(values: NDArray[np.generic]) -> float:
+    return float(np.median(values)) if len(values) else 0.0
