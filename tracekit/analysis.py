@@ -49,7 +49,7 @@ from tracekit.findings import (
 )
 from tracekit.recommend import completed, headline
 from tracekit.store import tracekit_version
-from tracekit.what_if import replayed
+from tracekit.what_if import asked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from tracekit.config import Config
     from tracekit.detectors import Detector
     from tracekit.findings import Finding
-    from tracekit.replays import Slowdowns
     from tracekit.store import Check, Run
+    from tracekit.what_if import WhatIf
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +98,7 @@ def analysed(
     known = detectors()
     found = tuple(f for each in known.values() for f in findings_of(each, run, config))
     findings = completed(found, known)
+    replay = _replayed(run)
     log.info(
         "derived in %.2f s, %d detectors in %.2f s",
         derived_s - started_s,
@@ -117,14 +118,15 @@ def analysed(
         quality=_quality(run, rows),
         inefficiencies=_inefficiencies(findings, known),
         waiting=waiting(run),
-        what_if=_what_if(run),
+        what_if=replay.slowdowns if replay else None,
+        replay=replay.replay if replay else None,
     )
 
 
-def _what_if(run: Run) -> Slowdowns | None:
-    """The slowdowns of a run that can be replayed; None, with the reason in the log, of others."""
+def _replayed(run: Run) -> WhatIf | None:
+    """What the replay of a run says; None, with the reason in the log, where it has none."""
     try:
-        return replayed(run)
+        return asked(run)
     except InputError as error:
         log.warning("no replay: %s", error)
         return None

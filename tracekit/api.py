@@ -23,11 +23,22 @@ from tracekit.errors import InputError, UsageError
 from tracekit.findings import Finding, Result
 from tracekit.store import Capture, Run, is_run
 from tracekit.store import open_run as _open_run
+from tracekit.what_if import WhatIf, asked
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-__all__ = ["Finding", "Result", "Run", "analyze", "convert", "found_runs", "open_run"]
+__all__ = [
+    "Finding",
+    "Result",
+    "Run",
+    "WhatIf",
+    "analyze",
+    "convert",
+    "found_runs",
+    "open_run",
+    "what_if",
+]
 
 OnCapture = Callable[[Capture], None]
 OnRank = Callable[[int], None]
@@ -207,13 +218,78 @@ def analyze(
         on_found=on_found,
         on_capture=on_capture,
     )
-    recording = None if isinstance(source, Run) else _recording(source)
-    if recording is not None:
-        source = finished(picked(recording, run), on_capture=on_capture)
+    source = _finished(source, run, on_capture)
     with _run_of(source, folder, make, redact=redact, engine=engine) as (opened, executor):
         chosen = limited(opened, _ordered(steps), tuple(ranks) if ranks is not None else None)
         with _damage_named(opened):
             return analysed(chosen, executor, limits, on_rank)
+
+
+def what_if(
+    source: str | Path | Run | Sequence[str | Path],
+    /,
+    *,
+    scale: Sequence[str] = (),
+    remove: Sequence[str] = (),
+    folder: str | Path | None = None,
+    steps: tuple[int, int] | None = None,
+    ranks: Sequence[int] | None = None,
+    run: str | None = None,
+    rank_from: str | None = None,
+    engine: str = "local",
+    on_found: OnFound | None = None,
+    on_capture: OnCapture | None = None,
+) -> WhatIf:
+    """Replay a run, as recorded and with something changed: what stragglers cost, and your changes.
+
+    Args:
+        source: a `Run`, a run folder, or what `convert` takes.
+        scale: `WORK=FACTOR` each: that work takes FACTOR times as long ("kernel:gemm=0.5").
+        remove: what is gone: "straggler:3", "sync", "transfer:all_reduce", "input-pipeline", …
+        folder: run folder for converted traces; without one a temporary folder is used.
+        steps: average over steps [a, b), in the trace's own numbers.
+        ranks: replay these ranks only.
+        run: see `convert`; likewise `rank_from`, `engine`, `on_found` and `on_capture`.
+        rank_from: see `convert`.
+        engine: see `convert`.
+        on_found: told how many ranks there are.
+        on_capture: told about each converted rank.
+
+    Raises:
+        InputError: nothing there can be replayed.
+        UsageError: an argument does not fit.
+    """
+    make = partial(
+        _converted,
+        run=run,
+        rank_from=rank_from,
+        redact=False,
+        engine=engine,
+        on_found=on_found,
+        on_capture=on_capture,
+    )
+    source = _finished(source, run, on_capture)
+    with _run_of(source, folder, make, redact=False, engine=engine) as (opened, _):
+        chosen = limited(opened, _ordered(steps), tuple(ranks) if ranks is not None else None)
+        with _damage_named(opened):
+            found = asked(chosen, scale, remove)
+    if found is None:
+        raise InputError(
+            f"{opened.manifest.source}: nothing in it can be replayed: no step with device events, "
+            "and no pipeline operations",
+            hint="Record kernels and the calls that launch them: activities CPU and CUDA.",
+        )
+    return found
+
+
+def _finished(
+    source: str | Path | Run | Sequence[str | Path], run: str | None, on_capture: OnCapture | None
+) -> str | Path | Run | Sequence[str | Path]:
+    """The run of a recording, converted to its end; anything else as it is."""
+    recording = None if isinstance(source, Run) else _recording(source)
+    if recording is None:
+        return source
+    return finished(picked(recording, run), on_capture=on_capture)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tracekit.errors import InputError
-from tracekit.replays import Slowdowns
+from tracekit.replays import Replayed, Slowdowns
 from tracekit.units import Quantity, Unit
 from tracekit.waiting import Waiting
 
@@ -361,6 +361,7 @@ class Result:
     findings: tuple[Finding, ...]
     quality: tuple[Quality, ...]
     what_if: Slowdowns | None = None
+    replay: Replayed | None = None
     inefficiencies: tuple[Inefficiency, ...] = ()
     waiting: Waiting | None = None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 
 
@@ -37,3 +39,90 @@ class Slowdowns(
     last_stage_share: float | None
     waste: float
     replay_error: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EfficiencyTree:
+    """Parallel efficiency of the replayed mean step as a product of four shares (DEFINITIONS 7).
+
+    Load balance × serialization × orchestration × transfer = mean C / T; the bars in ns (mean
+    compute, imbalance, serialization, orchestration, transfer) sum to `step_ns`.
+    """
+
+    load_balance_share: float
+    serialization_share: float
+    orchestration_share: float
+    transfer_share: float
+    mean_compute_ns: float
+    imbalance_ns: float
+    serialization_ns: float
+    orchestration_ns: float
+    transfer_ns: float
+    step_ns: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnPath:
+    """What a kind of work of one rank takes of the critical path, ns a step.
+
+    The path's longest piece of it began at `start_ns` and ended at `end_ns` (since the run's
+    epoch, as recorded; null for latency).
+    """
+
+    rank: int
+    kind: str
+    type: str
+    per_step_ns: float
+    start_ns: int | None
+    end_ns: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slack:
+    """How much later work of a kind could end without the step ending later, ns.
+
+    `critical_share` is the share of its time that has no slack.
+    """
+
+    kind: str
+    type: str
+    total_ns: float
+    median_slack_ns: float
+    critical_share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a change would make of the mean step: the question and the replayed step, ns."""
+
+    question: str
+    step_ns: float
+    gained_ns: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What a replay of the averaged steps says.
+
+    `step_ns` is the replayed mean step, `measured_ns` the measured one; `error_share` is what they
+    differ by. `is_inferred`: dependencies had to be guessed from times. Above `MAX_ERROR_SHARE`
+    nothing is claimed from it.
+    """
+
+    step_ns: float
+    measured_ns: float
+    error_share: float
+    is_inferred: bool
+    tree: EfficiencyTree | None
+    critical_path: tuple[OnPath, ...]
+    slack: tuple[Slack, ...]
+    answers: tuple[Answer, ...]
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether savings may be claimed from it."""
+        return self.error_share <= MAX_ERROR_SHARE
+
+
+MAX_ERROR_SHARE = 0.05
+"""A replay that misses the measured step by more claims no saving (DEFINITIONS 6)."""

@@ -30,12 +30,8 @@ def analyze_with_progress(
 ) -> Result:
     """The result of the sources, converted into `run_folder` unless they are a run already."""
     from tracekit import api  # noqa: PLC0415 - loads Polars
-    from tracekit.store import is_run  # noqa: PLC0415
 
-    source: Path | list[str] = list(paths)
-    if len(paths) == 1:
-        only = Path(paths[0])
-        source = next((each for each in (only, only / "run") if is_run(each)), source)
+    source = source_of(paths)
     with progress_bar(options, "Reading", total=1) as advance:
         seen = Seen(advance)
         return api.analyze(
@@ -52,6 +48,15 @@ def analyze_with_progress(
             on_capture=seen.capture,
             on_rank=seen.rank,
         )
+
+
+def source_of(paths: Sequence[str]) -> Path | list[str]:
+    """The run, where one path is a run or an output folder that holds it; else the paths."""
+    from tracekit.store import is_run  # noqa: PLC0415 - loads Polars
+
+    only = Path(paths[0])
+    runs = [each for each in (only, only / "run") if len(paths) == 1 and is_run(each)]
+    return runs[0] if runs else list(paths)
 
 
 class Seen:

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from tracekit.derive.activity import activity
-from tracekit.derive.kernel_kinds import COMMUNICATION
+from tracekit.derive.kernel_kinds import COMMUNICATION, POINT_TO_POINT
 from tracekit.derive.waits import waits_of
 from tracekit.what_if.host import Host, host
 
@@ -112,14 +112,24 @@ def rank_timeline(run: Run, rank: int, *, has_stream_waits: bool = True) -> Rank
 
 
 def _events(run: Run, rank: int) -> pl.DataFrame:
-    """Device events with the collective each is part of, and how long it waited in it."""
+    """Device events with the collective each is part of, and how long it waited in it, if known."""
     place = ["device", "stream", "start_ns"]
+    is_message = pl.col("operation").is_in(list(POINT_TO_POINT)).fill_null(value=False)
     met = (
         waits_of(run, rank)
-        .with_columns(waited_ns=pl.coalesce("aligned_wait_ns", "wait_ns"))
-        .filter(pl.col("instance").is_not_null() & pl.col("waited_ns").is_not_null())
-        .select(*place, "instance", "waited_ns", "entered_ns")
-        .with_columns(pl.col("device").fill_null(0))
+        .filter(pl.col("instance").is_not_null())
+        .select(
+            pl.col("device").fill_null(0),
+            "stream",
+            "start_ns",
+            "instance",
+            "operation",
+            "group",
+            "bytes_in",
+            group_size="n_expected",
+            waited_ns=pl.coalesce("aligned_wait_ns", "wait_ns"),
+            is_message=is_message,
+        )
         .unique(place)
     )
     return (

@@ -60,6 +60,13 @@ class Host:
         """When blocking calls returned; -1 is the beginning."""
         return np.append(self.ends, self.origin_ns)[base]  # -1 takes the last
 
+    def table(self, rank: int) -> pl.DataFrame:
+        """The calls as rows: rank, name, start_ns, end_ns."""
+        return pl.DataFrame(
+            {"name": self.names, "start_ns": self.starts, "end_ns": self.ends},
+            schema={"name": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64},
+        ).select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
+
     def between(self) -> tuple[Ints, Ints]:
         """The host's time before each call, since the one that it goes on from."""
         return self.since(self.base), self.starts
@@ -79,9 +86,7 @@ def host(run: Run, rank: int, events: pl.DataFrame) -> Host:
     is_blocking = (calls["class"] == BLOCKING) | calls["correlation"].is_in(full.implode())
     blocking = calls.filter(is_blocking)
     starts, ends = blocking["start_ns"].to_numpy(), blocking["end_ns"].to_numpy()
-    origin_ns = int(min([*calls["start_ns"].head(1), *events["start_ns"].head(1).to_list()], default=0))
-    if len(calls):
-        origin_ns = min(origin_ns, int(calls["start_ns"].min()))
+    first = [int(each["start_ns"].to_numpy().min()) for each in (calls, events) if each.height]
     pairs, is_inferred = _awaited(run, rank, blocking, streams, set(full.to_list()))
     waiting = np.array([call for call, _ in pairs], np.int64)
     awaited = np.array([event for _, event in pairs], np.int64)
@@ -101,7 +106,7 @@ def host(run: Run, rank: int, events: pl.DataFrame) -> Host:
         is_inferred=is_inferred,
         return_ns=_median(np.maximum(late_ns[has_waited], 0)),
         own_ns=_median((ends - starts)[idle_calls]),
-        origin_ns=origin_ns,
+        origin_ns=min(first, default=0),
     )
 
 

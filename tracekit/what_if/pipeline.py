@@ -6,8 +6,6 @@ first step of the first replica, and repeated for each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,46 +13,19 @@ import polars as pl
 
 from tracekit.errors import InputError
 from tracekit.what_if.pipeline_order import COMMUNICATION, Op, pipeline_order
+from tracekit.what_if.replay import Replay
 from tracekit.what_if.schedule import Graph
 
 if TYPE_CHECKING:
     from tracekit.what_if.pipeline_order import Order
-    from tracekit.what_if.schedule import Floats, Ints
+    from tracekit.what_if.schedule import Ints
 
 LEAST_TRANSFER_NS = -10_000_000
 """A transfer that ended this long before its last member began is a fault of clocks: taken as 0."""
 _PLACE = ("stage", "type", "sequence")
 
 
-@dataclass(frozen=True)
-class Pipeline:
-    """A pipeline job as a graph, its operations first among the nodes.
-
-    `ops` has a row an operation, in order of the nodes: rank, dp, stage, step, type, and `real_ns`,
-    the duration of compute and the transfer of communication; `ideal_ns` is that of its type.
-    `carries` is the operation whose time an edge takes, -1 where it takes none.
-    """
-
-    graph: Graph
-    ops: pl.DataFrame
-    carries: Ints
-    n_steps_left_out: int
-
-    @cached_property
-    def steps(self) -> Ints:
-        """The steps, in order."""
-        return np.sort(self.ops["step"].unique().to_numpy())
-
-    @cached_property
-    def real_step_ns(self) -> Floats:
-        """Measured time of each step: first start to last end of any worker."""
-        spans = self.ops.group_by("step").agg(
-            (pl.col("end_ns").max() - pl.col("start_ns").min()).alias("dur_ns")
-        )
-        return spans.sort("step")["dur_ns"].cast(pl.Float64).to_numpy()
-
-
-def pipeline(ops: pl.DataFrame) -> Pipeline:
+def pipeline(ops: pl.DataFrame) -> Replay:
     """The graph of the rows of `ops` of all ranks (columns of OPS and `rank`).
 
     Steps whose replicas did not all record the same operations are left out, and counted.
@@ -65,15 +36,41 @@ def pipeline(ops: pl.DataFrame) -> Pipeline:
     whole, n_left_out = _whole_steps(ops)
     order, template = _first_order(whole)
     lanes = whole.select("step", "dp").unique().sort("dp", "step")
-    n_steps, n_lanes = whole["step"].n_unique(), lanes.height
+    steps = lanes["step"].unique().sort()
     rows = (
         whole.join(template, on=_PLACE)
         .join(lanes.with_row_index("lane"), on=["step", "dp"])
-        .with_columns(node=pl.col("index").cast(pl.Int64) * n_lanes + pl.col("lane").cast(pl.Int64))
+        .with_columns(node=pl.col("index").cast(pl.Int64) * lanes.height + pl.col("lane"))
         .sort("node")
     )
-    graph, carries = _repeated(order, n_lanes, n_steps)
-    return Pipeline(graph, _timed(rows, order), carries, n_left_out)
+    graph, carries, begin = _repeated(order, lanes.height, len(steps))
+    nothing = np.full(len(carries), -1, np.int64)
+    return Replay(
+        graph=graph,
+        work=_timed(rows, order),
+        lag_ns=np.zeros(len(carries)),
+        carries=carries,
+        host=nothing,
+        call=nothing,
+        steps=_windows(whole, begin),
+        calls=pl.DataFrame(schema={"rank": pl.Int64, "name": pl.String}),
+        is_inferred=False,
+        n_steps_left_out=n_left_out,
+    )
+
+
+def _windows(whole: pl.DataFrame, begin: int) -> pl.DataFrame:
+    """Each step: first start to last end of any worker; the nodes of its end follow `begin`."""
+    return (
+        whole.group_by("step")
+        .agg(dur_ns=pl.col("end_ns").max() - pl.col("start_ns").min())
+        .sort("step")
+        .with_columns(
+            rank=pl.lit(None, dtype=pl.Int64),
+            opens=pl.lit(begin, dtype=pl.Int64),
+            closes=begin + 1 + pl.int_range(pl.len(), dtype=pl.Int64),
+        )
+    )
 
 
 def _whole_steps(ops: pl.DataFrame) -> tuple[pl.DataFrame, int]:
@@ -92,10 +89,7 @@ def _whole_steps(ops: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     usual = lanes.group_by("content", "len").agg(pl.len().alias("n")).sort("n", "len").tail(1)
     fitting = lanes.join(usual, on=["content", "len"], how="semi")
     whole = (
-        fitting.group_by("step")
-        .len()
-        .filter(pl.col("len") == ops["dp"].n_unique())
-        .select("step")
+        fitting.group_by("step").len().filter(pl.col("len") == ops["dp"].n_unique()).select("step")
     )
     n_steps = ops["step"].n_unique()
     if whole.is_empty():
@@ -115,42 +109,42 @@ def _first_order(ops: pl.DataFrame) -> tuple[Order, pl.DataFrame]:
         .with_row_index("index")
     )
     names = ("index", *_PLACE, "start_ns", "end_ns", "chunk", "model_chunk")
-    by_name = first.select("index", "stage", "type", *names[3:]).iter_rows()
-    return pipeline_order([Op(*row) for row in by_name]), first.select("index", *_PLACE)
+    return (
+        pipeline_order([Op(*row) for row in first.select(names).iter_rows()]),
+        first.select("index", *_PLACE),
+    )
 
 
-def _repeated(order: Order, n_lanes: int, n_steps: int) -> tuple[Graph, Ints]:
-    """The order of one step for all lanes (replica-major): nodes of operations, then meetings.
+def _repeated(order: Order, n_lanes: int, n_steps: int) -> tuple[Graph, Ints, int]:
+    """The order of one step for all lanes (replica-major), and the operation each edge carries.
 
-    The last node is the start of every step.
+    Nodes of operations come first, then meetings, the start of every step (returned), and the end
+    of each step, which the operations lead to that no other waits for.
     """
     lanes = np.arange(n_lanes, dtype=np.int64)
-    n_ops = len(order.waits_for) * n_lanes
-    meeting = {}  # operation → its meeting's node in each lane
-    n_nodes = n_ops
+    n_nodes = len(order.waits_for) * n_lanes
+    meeting: dict[int, Ints] = {}
     for group, is_across in zip(order.groups, order.is_across, strict=True):
         at = n_nodes + (lanes % n_steps if is_across else lanes)
         n_nodes += n_steps if is_across else n_lanes
         meeting |= dict.fromkeys(group, at)
-    begin = np.full(n_lanes, n_nodes, np.int64)
-    sources, targets, carries = [], [], []
+    begin = n_nodes
     nothing = np.full(n_lanes, -1, np.int64)
-
-    def edge(source: Ints, target: Ints, carried: Ints) -> None:
-        sources.append(source)
-        targets.append(target)
-        carries.append(carried)
-
+    edges: list[tuple[Ints, Ints, Ints]] = []
     for index, earlier in enumerate(order.waits_for):
         node = index * n_lanes + lanes
         met = meeting.get(index)
-        before = [each * n_lanes + lanes for each in earlier] or [begin]
-        for source in before:
-            edge(source, node if met is None else met, node if met is None else nothing)
+        into = (node, node) if met is None else (met, nothing)
+        before = [each * n_lanes + lanes for each in earlier]
+        edges += [(source, *into) for source in before or [np.full(n_lanes, begin, np.int64)]]
         if met is not None:
-            edge(met, node, node)
-    graph = Graph(n_nodes + 1, np.concatenate(sources), np.concatenate(targets))
-    return graph, np.concatenate(carries)
+            edges.append((met, node, node))
+    awaited = {each for earlier in order.waits_for for each in earlier}
+    for index in range(len(order.waits_for)):
+        if index not in awaited:
+            edges.append((index * n_lanes + lanes, begin + 1 + lanes % n_steps, nothing))
+    sources, targets, carries = (np.concatenate(part) for part in zip(*edges, strict=True))
+    return Graph(begin + 1 + n_steps, sources, targets), carries, begin
 
 
 def _timed(rows: pl.DataFrame, order: Order) -> pl.DataFrame:
@@ -169,13 +163,17 @@ def _timed(rows: pl.DataFrame, order: Order) -> pl.DataFrame:
     met_ns = pl.col("start_ns").max().over("step", "group", replica)
     transfer_ns = pl.col("end_ns") - met_ns
     transfer_ns = pl.when(transfer_ns <= LEAST_TRANSFER_NS).then(0).otherwise(transfer_ns)
-    real_ns = pl.when(pl.col("group").is_null()).then("dur_ns").otherwise(transfer_ns)
-    rows = rows.join(meets, on="index", how="left").sort("node")
-    timed = rows.with_columns(real_ns.cast(pl.Float64).alias("real_ns"))
+    own_ns = pl.when(pl.col("group").is_null()).then("dur_ns").otherwise(transfer_ns)
+    is_communication = pl.col("type").is_in(COMMUNICATION)
     usual_ns = (
-        pl.when(pl.col("type").is_in(COMMUNICATION))
-        .then(pl.col("real_ns").median().over("type"))
-        .otherwise(pl.col("real_ns").mean().over("type"))
+        pl.when(is_communication)
+        .then(pl.col("own_ns").median().over("type"))
+        .otherwise(pl.col("own_ns").mean().over("type"))
     )
-    names = ("rank", "dp", "stage", "step", "type", "start_ns", "end_ns", "real_ns", "ideal_ns")
-    return timed.with_columns(usual_ns.alias("ideal_ns")).select(names)
+    kind = pl.when(is_communication).then(pl.lit("communication")).otherwise(pl.lit("compute"))
+    return (
+        rows.join(meets, on="index", how="left")
+        .sort("node")
+        .with_columns(own_ns.cast(pl.Float64).alias("own_ns"), kind.alias("class"))
+        .with_columns(usual_ns.alias("usual_ns"), pl.col("type").alias("name"))
+    )

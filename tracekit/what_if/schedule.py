@@ -43,7 +43,13 @@ class Graph:
         Raises:
             InputError: operations wait for each other in a circle.
         """
-        depth = _depths(self)
+        if len(self.circle):
+            raise InputError(
+                f"{len(self.circle)} operations wait for each other in a circle",
+                hint="Their recorded order cannot have happened: are the clocks or sequence "
+                "numbers right?",
+            )
+        depth = self._depth
         deepest = depth[self.targets]
         order = np.lexsort((self.targets, deepest))
         ends = np.cumsum(np.bincount(deepest)) if len(order) else np.empty(0, np.int64)
@@ -53,6 +59,23 @@ class Graph:
             for start, end in zip(starts, ends, strict=True)
             if end > start
         )
+
+
+    @cached_property
+    def circle(self) -> Ints:
+        """Nodes that wait for each other, and those between them; empty where all can be reached."""
+        stuck = self._depth < 0
+        is_held = np.ones(1, np.bool_)
+        while is_held.any():  # a node none of the others waits for is no part of it
+            inside = stuck[self.sources] & stuck[self.targets]
+            holds = np.bincount(self.sources[inside], minlength=self.n_nodes) > 0
+            is_held = stuck & ~holds
+            stuck = stuck & holds
+        return np.flatnonzero(stuck)
+
+    @cached_property
+    def _depth(self) -> Ints:
+        return _depths(self)
 
 
 @dataclass(frozen=True)
@@ -65,20 +88,26 @@ class Level:
     first: Ints
 
 
-def times(graph: Graph, weights: Weights, n_scenarios: int) -> Floats:
+def times(
+    graph: Graph, weights: Weights, n_scenarios: int, begun: Floats | None = None
+) -> Floats:
     """When each node is reached, shape (nodes, scenarios), in the unit of the weights.
+
+    No node is reached before it has `begun` (same shape); without it nodes that wait for no one
+    are at 0.
 
     Raises:
         InputError: operations wait for each other in a circle.
     """
-    reached = np.zeros((graph.n_nodes, n_scenarios))
+    reached = np.zeros((graph.n_nodes, n_scenarios)) if begun is None else begun.copy()
     for level in graph.levels:
         arriving = reached[level.sources]
         arriving += weights(level.edges)
-        is_single = len(level.nodes) == len(level.edges)
-        reached[level.nodes] = (
-            arriving if is_single else np.maximum.reduceat(arriving, level.first, axis=0)
-        )
+        if len(level.nodes) < len(level.edges):
+            arriving = np.maximum.reduceat(arriving, level.first, axis=0)
+        if begun is not None:
+            np.maximum(arriving, begun[level.nodes], out=arriving)
+        reached[level.nodes] = arriving
     return reached
 
 
@@ -88,16 +117,15 @@ def _level(graph: Graph, edges: Ints) -> Level:
 
 
 def _depths(graph: Graph) -> Ints:
-    """Edges on the longest way to each node, counted level by level."""
-    depth = np.zeros(graph.n_nodes, np.int64)
+    """Edges on the longest way to each node, counted level by level; -1 where none leads there."""
+    depth = np.full(graph.n_nodes, -1, np.int64)
     n_open = np.bincount(graph.targets, minlength=graph.n_nodes)
     by_source = np.argsort(graph.sources, kind="stable")
     first = np.searchsorted(graph.sources[by_source], np.arange(graph.n_nodes + 1))
     ready = np.flatnonzero(n_open == 0)
-    n_done, level = 0, 0
+    level = 0
     while len(ready):
         depth[ready] = level
-        n_done += len(ready)
         counts = first[ready + 1] - first[ready]
         offsets = np.repeat(first[ready] - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
         reached = graph.targets[by_source[offsets + np.arange(counts.sum())]]
@@ -105,10 +133,4 @@ def _depths(graph: Graph) -> Ints:
         unique = np.unique(reached)
         ready = unique[n_open[unique] == 0]
         level += 1
-    if n_done < graph.n_nodes:
-        raise InputError(
-            f"{graph.n_nodes - n_done} operations wait for each other in a circle",
-            hint="Their recorded order cannot have happened: are the clocks or sequence numbers "
-            "right?",
-        )
     return depth

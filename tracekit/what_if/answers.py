@@ -1,0 +1,179 @@
+"""All that a replay says of a run, ready for a result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from tracekit.derive.averages import mean_steps
+from tracekit.replays import Answer, OnPath, Replayed, Slack, Slowdowns
+from tracekit.what_if.changes import unchanged
+from tracekit.what_if.critical_path import critical_path, slack_ns
+from tracekit.what_if.efficiency_tree import efficiency_tree
+from tracekit.what_if.job import job
+from tracekit.what_if.pipeline import pipeline
+from tracekit.what_if.questions import removed, scaled
+from tracekit.what_if.slowdowns import slowdowns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.replays import EfficiencyTree
+    from tracekit.store import Run
+    from tracekit.what_if.changes import Changes
+    from tracekit.what_if.replay import Replay, Scenario
+
+CRITICAL_NS = 1_000
+"""Work with less slack is on the critical path, or as good as."""
+MAX_ON_PATH = 24
+DEVICE_WORK = ("compute", "communication", "copy")
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """Slowdowns by stragglers, and what the replay says besides."""
+
+    slowdowns: Slowdowns
+    replay: Replayed
+
+
+def asked(run: Run, scale: Sequence[str] = (), remove: Sequence[str] = ()) -> WhatIf | None:
+    """Replay a run, as recorded and with each change asked for; None where nothing can be replayed.
+
+    Args:
+        run: the run.
+        scale: `WORK=FACTOR` each, as `questions` reads them.
+        remove: what is gone, likewise.
+
+    Raises:
+        InputError: what was recorded cannot be a schedule.
+        UsageError: a question is not one, or asks for what is not there.
+    """
+    replay = replay_of(run)
+    if replay is None:
+        return None
+    changes = {f"scale {text}": scaled(unchanged(replay), text) for text in scale}
+    changes |= {f"remove {text}": removed(unchanged(replay), text, run) for text in remove}
+    if len(changes) > 1:
+        changes["all together"] = _together(run, replay, scale, remove)
+    answers = _answers(replay, changes)
+    last = next(reversed(changes.values())).scenario if changes else None
+    return WhatIf(slowdowns(replay), _replayed(run, replay, answers, last))
+
+
+def replay_of(run: Run) -> Replay | None:
+    """The replay of a run: of its pipeline operations, else of its traces.
+
+    Raises:
+        InputError: what was recorded cannot be a schedule.
+    """
+    if run.n_rows("ops"):
+        return pipeline(run.scan_all("ops").collect())
+    return job(run)
+
+
+def _together(run: Run, replay: Replay, scale: Sequence[str], remove: Sequence[str]) -> Changes:
+    changes = unchanged(replay)
+    for text in remove:
+        changes = removed(changes, text, run)
+    for text in scale:
+        changes = scaled(changes, text)
+    return changes
+
+
+def _answers(replay: Replay, changes: dict[str, Changes]) -> tuple[Answer, ...]:
+    if not changes:
+        return ()
+    step_ns = replay.mean_step_ns([each.scenario for each in changes.values()]).tolist()
+    return tuple(
+        Answer(question=question, step_ns=ns, gained_ns=replay.step_ns - ns)
+        for question, ns in zip(changes, step_ns, strict=True)
+    )
+
+
+def _replayed(
+    run: Run, replay: Replay, answers: tuple[Answer, ...], scenario: Scenario | None
+) -> Replayed:
+    return Replayed(
+        step_ns=replay.step_ns,
+        measured_ns=replay.measured_ns,
+        error_share=replay.error,
+        is_inferred=replay.is_inferred,
+        tree=_tree(run, replay),
+        critical_path=_on_path(replay, scenario),
+        slack=_slack(replay),
+        answers=answers,
+    )
+
+
+def _tree(run: Run, replay: Replay) -> EfficiencyTree | None:
+    """The tree of the mean step; compute of pipeline workers is theirs, as they were recorded."""
+    if run.n_rows("ops"):
+        is_compute = pl.col("class") == "compute"
+        busy = replay.work.filter(is_compute).group_by("rank").agg(pl.col("own_ns").sum())
+        compute = busy["own_ns"].to_numpy() / replay.steps.height
+    else:
+        compute = mean_steps(run)["compute_ns"].to_numpy()
+    return efficiency_tree(replay, float(compute.mean()), float(compute.max()))
+
+
+def _on_path(replay: Replay, scenario: Scenario | None) -> tuple[OnPath, ...]:
+    n_steps = max(1, replay.steps["step"].n_unique())
+    rows = (
+        critical_path(replay, scenario)
+        .group_by("rank", "class", "type")
+        .agg(
+            pl.col("on_path_ns").sum() / n_steps,
+            pl.col("start_ns").sort_by("on_path_ns").last(),
+            pl.col("end_ns").sort_by("on_path_ns").last(),
+        )
+        .sort("on_path_ns", "rank", "type", descending=[True, False, False])
+        .head(MAX_ON_PATH)
+    )
+    return tuple(
+        OnPath(
+            rank=row["rank"],
+            kind=row["class"],
+            type=row["type"],
+            per_step_ns=row["on_path_ns"],
+            start_ns=row["start_ns"],
+            end_ns=row["end_ns"],
+        )
+        for row in rows.iter_rows(named=True)
+    )
+
+
+def _slack(replay: Replay) -> tuple[Slack, ...]:
+    """Slack of the device's work in the averaged steps, by type."""
+    slack = pl.Series(np.maximum(slack_ns(replay), 0.0), nan_to_null=True)
+    is_critical = pl.col("slack_ns") < CRITICAL_NS
+    rows = (
+        replay.work.with_columns(slack_ns=slack)
+        .filter(
+            pl.col("class").is_in(DEVICE_WORK)
+            & pl.col("step").is_not_null()
+            & pl.col("slack_ns").is_finite()
+        )
+        .group_by("class", "type")
+        .agg(
+            total_ns=pl.col("own_ns").sum().cast(pl.Float64) / max(1, replay.steps["step"].n_unique()),
+            median_slack_ns=pl.col("slack_ns").median(),
+            critical_ns=pl.col("own_ns").filter(is_critical).sum().cast(pl.Float64)
+            / max(1, replay.steps["step"].n_unique()),
+        )
+        .filter(pl.col("total_ns") > 0)
+        .sort("critical_ns", "total_ns", "type", descending=[True, True, False])
+    )
+    return tuple(
+        Slack(
+            kind=row["class"],
+            type=row["type"],
+            total_ns=row["total_ns"],
+            median_slack_ns=row["median_slack_ns"],
+            critical_share=row["critical_ns"] / row["total_ns"],
+        )
+        for row in rows.iter_rows(named=True)
+    )

@@ -1,0 +1,107 @@
+"""What the steps of a job wait for in the end: the longest path through its replay, and slack.
+
+The path is followed back from the last event of the averaged steps to where they began: at each
+node along the edge that was last to arrive. Steps that were recorded one by one, each from 0, have
+a path each. Slack of work is how much later it could end without its path ending later.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from tracekit.what_if.replay import Scenario
+from tracekit.what_if.schedule import Graph, times
+
+if TYPE_CHECKING:
+    from tracekit.what_if.replay import Replay
+    from tracekit.what_if.schedule import Floats, Ints
+
+LATENCY = "latency"
+"""Class of what a path takes beside work: launches to arrive, streams to go on, calls to return."""
+
+
+def critical_path(replay: Replay, scenario: Scenario | None = None) -> pl.DataFrame:
+    """Parts of the path through the averaged steps, in order of time.
+
+    Returns:
+        rank, class, type, name, `start_ns`, `end_ns` (as recorded, null for latency), `on_path_ns`.
+    """
+    asked = scenario or Scenario(replay.own_ns)
+    reached = replay.reached_ns([asked])[:, 0]
+    edge_ns = replay.edge_ns(asked.own_ns)
+    if asked.cut is not None:
+        edge_ns[asked.cut] = -np.inf
+    edges = _edges_back(replay, reached, edge_ns)
+    parts = [
+        pl.DataFrame({"place": np.arange(len(edges)), "row": rows[edges]})
+        for rows in (replay.host, replay.carries)
+    ]
+    lag = pl.DataFrame(
+        {"place": np.arange(len(edges)), "on_path_ns": replay.lag_ns[edges], "class": LATENCY}
+    )
+    own = pl.DataFrame({"on_path_ns": asked.own_ns}).with_row_index("row")
+    columns = ("rank", "class", "type", "name", "start_ns", "end_ns")
+    work = replay.work.select(columns).with_row_index("row").join(own, on="row")
+    taken = (
+        pl.concat(parts)
+        .filter(pl.col("row") >= 0)
+        .join(work.with_columns(pl.col("row").cast(pl.Int64)), on="row", how="left")
+        .drop("row")
+    )
+    return (
+        pl.concat([taken, lag], how="diagonal_relaxed")
+        .filter(pl.col("on_path_ns") != 0)
+        .sort("place", maintain_order=True)
+        .with_columns(pl.col("type").fill_null(LATENCY), pl.col("rank").forward_fill())
+        .select(*columns, "on_path_ns")
+    )
+
+
+def slack_ns(replay: Replay) -> Floats:
+    """How much later each row of `work` could end without any averaged step ending later, ns."""
+    reached = replay.reached_ns([Scenario(replay.own_ns)])[:, 0]
+    edge_ns = replay.edge_ns(replay.own_ns)
+    backward = Graph(replay.graph.n_nodes, replay.graph.targets, replay.graph.sources)
+    ends = _ends(replay, reached)
+    deadline = np.full(replay.graph.n_nodes, -np.inf)
+    deadline[ends] = -reached[ends]
+    latest = -times(backward, lambda edges: edge_ns[edges, None], 1, deadline[:, None])[:, 0]
+    free = latest - reached
+    slack = np.full(replay.work.height, np.inf)
+    for rows in (replay.carries, replay.host):
+        has = np.flatnonzero(rows >= 0)
+        target = replay.graph.targets[has]
+        own_free = reached[target] - reached[replay.graph.sources[has]] - edge_ns[has]
+        np.minimum.at(slack, rows[has], free[target] + own_free)
+    return slack
+
+
+def _edges_back(replay: Replay, reached: Floats, edge_ns: Floats) -> Ints:
+    """Edges of the path, first to last."""
+    graph = replay.graph
+    order = np.argsort(graph.targets, kind="stable")
+    first = np.searchsorted(graph.targets[order], np.arange(graph.n_nodes + 1))
+    begin_ns = reached[replay.steps["opens"].to_numpy()].min()
+    found: list[int] = []
+    for end in _ends(replay, reached).tolist()[::-1]:
+        node = end
+        while reached[node] > begin_ns:
+            into = order[first[node] : first[node + 1]]
+            if not len(into):
+                break
+            arriving = reached[graph.sources[into]] + edge_ns[into]
+            edge = int(into[np.argmax(arriving)])
+            found.append(edge)
+            node = int(graph.sources[edge])
+    return np.array(found[::-1], np.int64)
+
+
+def _ends(replay: Replay, reached: Floats) -> Ints:
+    """Where paths end: each step that was recorded by itself, else the last event of all."""
+    opens, closes = (replay.steps[name].to_numpy() for name in ("opens", "closes"))
+    if len(np.unique(opens)) == 1:
+        return closes
+    return closes[[np.argmax(reached[closes])]]

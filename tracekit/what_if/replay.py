@@ -1,0 +1,120 @@
+"""A job as a graph that can be replayed: what takes time in it, and how long its steps then take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.what_if.schedule import times
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import polars as pl
+    from numpy.typing import NDArray
+
+    from tracekit.what_if.schedule import Floats, Graph, Ints
+
+    Bools = NDArray[np.bool_]
+
+MAX_CELLS = 1 << 24
+"""Nodes × scenarios at a time: 128 MB of times."""
+HOST = "host"
+"""Class, and type, of the host's time between its waits."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A graph of dependencies, and the work that its edges carry.
+
+    `work` has a row for whatever takes time: rank, dp, stage, class (compute, communication, copy,
+    host), type (kind of kernel, operation, …), name, start_ns, end_ns as recorded, `own_ns` (of
+    communication the transfer) and `usual_ns`, what others of its kind take. An edge takes
+    `lag_ns`, the work `carries` and the work `host` (-1: none); by edges with a `call` (≥ 0) a
+    blocking call waits. `steps` are the windows that are averaged: rank, step, dur_ns as measured,
+    and the nodes `opens` and `closes`. `calls` are the blocking calls: rank, name, times.
+    `is_inferred` says whether dependencies had to be guessed from times.
+    """
+
+    graph: Graph
+    work: pl.DataFrame
+    lag_ns: Floats
+    carries: Ints
+    host: Ints
+    call: Ints
+    steps: pl.DataFrame
+    calls: pl.DataFrame
+    is_inferred: bool
+    n_steps_left_out: int = 0
+
+    @cached_property
+    def own_ns(self) -> Floats:
+        """What each row of `work` takes, as recorded."""
+        return self.work["own_ns"].to_numpy().astype(np.float64)
+
+    @cached_property
+    def usual_ns(self) -> Floats:
+        """What the like of each row of `work` takes."""
+        return self.work["usual_ns"].to_numpy().astype(np.float64)
+
+    @cached_property
+    def step_ns(self) -> float:
+        """T: the mean replayed step with everything as recorded."""
+        return float(self.mean_step_ns([Scenario(self.own_ns)])[0])
+
+    @cached_property
+    def measured_ns(self) -> float:
+        """T_real: the mean measured step."""
+        return float(self.steps["dur_ns"].cast(float).to_numpy().mean())
+
+    @property
+    def error(self) -> float:
+        """|T - T_real| / T_real."""
+        return abs(self.step_ns - self.measured_ns) / self.measured_ns
+
+    def mean_step_ns(self, scenarios: Sequence[Scenario]) -> Floats:
+        """Mean step of each scenario, ns."""
+        n = max(1, MAX_CELLS // max(self.graph.n_nodes, len(self.carries)))
+        chunks = [scenarios[start : start + n] for start in range(0, len(scenarios), n)]
+        means: list[Floats] = [self.step_times_ns(chunk).mean(axis=0) for chunk in chunks]
+        return np.concatenate(means)
+
+    def step_times_ns(self, scenarios: Sequence[Scenario]) -> Floats:
+        """Time of each row of `steps`, one column a scenario, ns."""
+        reached = self.reached_ns(scenarios)
+        spans: Floats = reached[self.steps["closes"].to_numpy()]
+        return spans - reached[self.steps["opens"].to_numpy()]
+
+    def reached_ns(self, scenarios: Sequence[Scenario]) -> Floats:
+        """When each node is reached, one column a scenario, ns."""
+        own = np.stack([np.append(each.own_ns, 0.0) for each in scenarios], axis=1)  # last: for -1
+        has_host = bool((self.host >= 0).any())
+        cuts = [(column, s.cut) for column, s in enumerate(scenarios) if s.cut is not None]
+
+        def weights(edges: Ints) -> Floats:
+            taken: Floats = own[self.carries[edges]]
+            taken += self.lag_ns[edges, None]
+            if has_host:
+                taken += own[self.host[edges]]
+            for column, cut in cuts:
+                taken[cut[edges], column] = -np.inf
+            return taken
+
+        return times(self.graph, weights, len(scenarios))
+
+    def edge_ns(self, own_ns: Floats) -> Floats:
+        """What each edge takes where the work takes these times."""
+        own = np.append(own_ns, 0.0)
+        taken: Floats = self.lag_ns + own[self.carries] + own[self.host]
+        return taken
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What everything takes (ns, a row of `work` each), and edges that no longer hold."""
+
+    own_ns: Floats
+    cut: Bools | None = None
