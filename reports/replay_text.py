@@ -57,11 +57,11 @@ def summary(slowdowns: Slowdowns, replay: Replayed) -> RenderableType:
             "" if each.rank is None else str(each.rank),
             each.type if each.kind == each.type else f"{each.kind}: {each.type}",
             text(each.per_step_ns, Unit.NS),
-            text(each.per_step_ns / replay.step_ns, Unit.SHARE),
+            text(each.per_step_ns / replay.path_step_ns, Unit.SHARE),
         )
         for each in replay.critical_path[:MAX_ROWS]
     ]
-    parts.append(_table("Longest path", ("rank", "work", "per step", "of the step"), path))
+    parts.append(_table(f"Longest path, {replay.path_of}", ("rank", "work", "per step", "of the step"), path))
     return Group(*parts)
 
 
@@ -78,11 +78,12 @@ def _sentences(slowdowns: Slowdowns, replay: Replayed) -> list[str]:
         f"Stragglers slow the step by {text(slowdowns.slowdown, Unit.RATIO)}: "
         f"{text(slowdowns.waste, Unit.SHARE)} of the GPU time."
     )
+    n_stages = len(slowdowns.by_stage)
     shares = [
         f"{text(share, Unit.SHARE)} of it goes with {what}"
         for share, what in (
             (slowdowns.worker_share, "the slowest 3 % of the workers"),
-            (slowdowns.last_stage_share, "the last stage"),
+            (slowdowns.last_stage_share if n_stages > 1 else None, "the last stage"),
         )
         if share is not None
     ]

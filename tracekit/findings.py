@@ -143,6 +143,8 @@ class Saving:
 
     `per_step_ns` is time off the mean step. `share` is its low end as a share of GPU time, which
     the severity follows; `share_high` the high end. `assumes` is the sentence the figure rests on.
+    Where a replay gave the figure, `replayed_ns` is what it says of all ranks, and `alone_ns` what
+    the step of the ranks at fault alone would gain if nobody had to wait for others (optimistic).
     """
 
     per_step_ns: Range
@@ -150,6 +152,8 @@ class Saving:
     share_high: float
     gpu_hours_per_day: Range
     assumes: str
+    replayed_ns: float | None = None
+    alone_ns: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

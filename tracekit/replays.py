@@ -106,7 +106,8 @@ class Replayed:
 
     `step_ns` is the replayed mean step, `measured_ns` the measured one; `error_share` is what they
     differ by. `is_inferred`: dependencies had to be guessed from times. Above `MAX_ERROR_SHARE`
-    nothing is claimed from it.
+    nothing is claimed from it. `critical_path` is the longest path through the steps `path_of`
+    says, of `path_step_ns` in the mean: as recorded, or with the last change asked for.
     """
 
     step_ns: float
@@ -114,6 +115,8 @@ class Replayed:
     error_share: float
     is_inferred: bool
     tree: EfficiencyTree | None
+    path_step_ns: float
+    path_of: str
     critical_path: tuple[OnPath, ...]
     slack: tuple[Slack, ...]
     answers: tuple[Answer, ...]

@@ -103,6 +103,8 @@ def _replayed(
         error_share=replay.error,
         is_inferred=replay.is_inferred,
         tree=_tree(run, replay),
+        path_step_ns=answers[-1].step_ns if answers else replay.step_ns,
+        path_of=answers[-1].question if answers else "as recorded",
         critical_path=_on_path(replay, scenario),
         slack=_slack(replay),
         answers=answers,
