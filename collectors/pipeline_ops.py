@@ -86,7 +86,7 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
         _number_or_null("mc").alias("chunk"),
         _number_or_null("gmc").alias("model_chunk"),
         _number_or_null("mb_id").alias("micro_batch"),
-    ).cast(dict(OPS.schema))  # type: ignore[arg-type] - a Schema is a mapping
+    ).cast(OPS.schema)
     write_table(folder, OPS.name, file.rank, ops.sort("step", "start_ns", "sequence", "type"))
     stat = file.path.stat()
     return Capture(

@@ -14,6 +14,8 @@ from tracekit.replays import MAX_ERROR_SHARE
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import RenderableType
 
     from tracekit.replays import Replayed, Slowdowns
@@ -44,14 +46,14 @@ def summary(slowdowns: Slowdowns, replay: Replayed) -> RenderableType:
         "replica": slowdowns.by_dp,
         "stage": slowdowns.by_stage,
     }
-    rows = [
+    slowed = [
         (f"{what} {name}", text(ratio, Unit.RATIO))
         for what, ratios in worst.items()
         for name, ratio in list(ratios.items())[:3]
         if ratio >= 1.005
     ]
-    if rows:
-        parts.append(_table("Slowdown by stragglers", ("of", "slowdown alone"), rows))
+    if slowed:
+        parts.append(_table("Slowdown by stragglers", ("of", "slowdown alone"), slowed))
     path = [
         (
             "" if each.rank is None else str(each.rank),
@@ -61,7 +63,9 @@ def summary(slowdowns: Slowdowns, replay: Replayed) -> RenderableType:
         )
         for each in replay.critical_path[:MAX_ROWS]
     ]
-    parts.append(_table(f"Longest path, {replay.path_of}", ("rank", "work", "per step", "of the step"), path))
+    parts.append(
+        _table(f"Longest path, {replay.path_of}", ("rank", "work", "per step", "of the step"), path)
+    )
     return Group(*parts)
 
 
@@ -95,7 +99,7 @@ def _gain(gained_ns: float, step_ns: float) -> str:
     return f"{sign}{text(abs(gained_ns), Unit.NS)} ({gained_ns / step_ns:.1%})"
 
 
-def _table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+def _table(title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for place, head in enumerate(heads):
         table.add_column(head, justify="left" if place < len(heads) - 1 else "right")

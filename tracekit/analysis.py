@@ -48,6 +48,7 @@ from tracekit.findings import (
     Status,
 )
 from tracekit.recommend import completed, headline
+from tracekit.savings import replayed
 from tracekit.store import tracekit_version
 from tracekit.what_if import asked
 
@@ -97,7 +98,7 @@ def analysed(
     derived_s = time.perf_counter()
     known = detectors()
     found = tuple(f for each in known.values() for f in findings_of(each, run, config))
-    findings = completed(found, known)
+    findings = completed(replayed(run, found, known), known)
     replay = _replayed(run)
     log.info(
         "derived in %.2f s, %d detectors in %.2f s",

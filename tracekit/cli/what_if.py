@@ -16,9 +16,7 @@ from tracekit.cli._progress import progress_bar
 TAKES = ("--engine",)
 
 
-@click.command(
-    epilog="Example: tracekit what-if run/ --scale kernel:gemm=0.5 --remove straggler:3"
-)
+@click.command(epilog="Example: tracekit what-if run/ --scale kernel:gemm=0.5 --remove straggler:3")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
     "--scale",

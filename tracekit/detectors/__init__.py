@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracekit.config import Config, limits_for
 from tracekit.discovery import exported, modules_of
@@ -17,6 +17,9 @@ from tracekit.errors import TracekitError
 from tracekit.findings import Finding, Published, Status
 from tracekit.schema import Table
 from tracekit.store import Run
+
+if TYPE_CHECKING:
+    from tracekit.detectors._cures import Cure
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +32,7 @@ class Detector:
     `title` is its name when something is found, `clear` when not (shown with the measured value).
     `needs` are raw tables without which it is skipped; `how` says how to record them. `detect`
     returns one finding per culprit, at least one; a saving is at most that of `bounded_by`.
+    `cure` makes the job without what was found: its replay gives the saving.
     `published` are systems that were built against what it finds.
     """
 
@@ -41,6 +45,7 @@ class Detector:
     limits: type
     detect: Callable[[Run, Any], tuple[Finding, ...]]
     bounded_by: str | None = None
+    cure: Cure | None = None
     published: tuple[Published, ...] = ()
 
 

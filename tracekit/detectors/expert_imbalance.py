@@ -41,6 +41,7 @@ from tracekit.derive.averages import averages, mean_steps
 from tracekit.derive.expert_work import expert_layers, other_unevenness
 from tracekit.derive.savings import saving
 from tracekit.detectors import Detector, finding, number, skipped
+from tracekit.detectors._cures import IS_COMPUTE, even_or_as_peers
 from tracekit.detectors._imbalance import least_uneven, waiting_ns
 from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Status
 from tracekit.schema import COLLECTIVES
@@ -205,4 +206,5 @@ DETECTOR = Detector(
     min_ranks=2,
     limits=Limits,
     detect=detect,
+    cure=even_or_as_peers(IS_COMPUTE),
 )

@@ -36,6 +36,7 @@ from tracekit.derive.host_kinds import COLLECTION, class_of
 from tracekit.derive.savings import saving
 from tracekit.derive.stalls import by_rank, removable_ns, stalled
 from tracekit.detectors import Detector, finding, number, skipped
+from tracekit.detectors._cures import without_host_work
 from tracekit.detectors._stalls import ASSUMES, at_fault, ranks_table, shown_of
 from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Status
 from tracekit.units import Unit, limit, text
@@ -128,5 +129,6 @@ DETECTOR = Detector(
     how="Record with tracekit.collect, which marks collections.",
     limits=Limits,
     detect=detect,
+    cure=without_host_work(COLLECTION),
     bounded_by="idle-gpu",
 )

@@ -39,6 +39,7 @@ from tracekit.derive.gpu_models import models
 from tracekit.derive.kernel_totals import same_kernels
 from tracekit.derive.savings import saving
 from tracekit.detectors import Detector, finding, number, skipped
+from tracekit.detectors._cures import by_speed
 from tracekit.detectors._imbalance import waiting_ns
 from tracekit.findings import (
     Cause,
@@ -214,5 +215,6 @@ DETECTOR = Detector(
     min_ranks=2,
     limits=Limits,
     detect=detect,
+    cure=by_speed,
     published=(Published(21, "Cephalo", "2411.01075"),),
 )

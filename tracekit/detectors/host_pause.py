@@ -41,6 +41,7 @@ from tracekit.derive.host_kinds import HOST_OTHER
 from tracekit.derive.savings import saving
 from tracekit.derive.stalls import all_stalls, by_rank, removable_ns, stalled
 from tracekit.detectors import Detector, finding, number, skipped
+from tracekit.detectors._cures import as_peers
 from tracekit.detectors._stalls import ASSUMES, NOTHING, not_found, ranks_table, shown_of
 from tracekit.findings import (
     Cause,
@@ -170,5 +171,6 @@ DETECTOR = Detector(
     min_ranks=2,
     limits=Limits,
     detect=detect,
+    cure=as_peers,
     bounded_by="idle-gpu",
 )

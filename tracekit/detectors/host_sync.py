@@ -46,6 +46,7 @@ from tracekit.derive.profiler_cost import costly_options
 from tracekit.derive.savings import saving
 from tracekit.derive.stalls import by_call, by_rank, removable_ns, stalled
 from tracekit.detectors import Detector, finding, number, skipped
+from tracekit.detectors._cures import without_waits
 from tracekit.detectors._stalls import (
     ASSUMES,
     NOTHING,
@@ -174,6 +175,7 @@ DETECTOR = Detector(
     how="Record with ProfilerActivity.CUDA and ProfilerActivity.CPU.",
     limits=Limits,
     detect=detect,
+    cure=without_waits,
     bounded_by="idle-gpu",
     published=(Published(29, "ZeroGNN", "2605.29346"),),
 )

@@ -41,6 +41,7 @@ from tracekit.derive.periods import epoch_starts, period
 from tracekit.derive.savings import saving
 from tracekit.derive.stalls import by_call, by_rank, removable_ns, stalled, stalls
 from tracekit.detectors import Detector, finding, number, skipped
+from tracekit.detectors._cures import without_host_work
 from tracekit.detectors._stalls import (
     ASSUMES,
     NOTHING,
@@ -198,5 +199,6 @@ DETECTOR = Detector(
     how="Record with ProfilerActivity.CUDA and ProfilerActivity.CPU.",
     limits=Limits,
     detect=detect,
+    cure=without_host_work(INPUT_PIPELINE),
     bounded_by="idle-gpu",
 )

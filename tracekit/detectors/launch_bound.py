@@ -43,6 +43,7 @@ from tracekit.derive.profiler_cost import costly_options
 from tracekit.derive.savings import saving
 from tracekit.derive.stalls import by_call, by_rank, removable_ns, stalled
 from tracekit.detectors import Detector, finding, number, skipped
+from tracekit.detectors._cures import without_launching
 from tracekit.detectors._stalls import (
     ASSUMES,
     N_SHOWN,
@@ -158,5 +159,6 @@ DETECTOR = Detector(
     how="Record with ProfilerActivity.CUDA and ProfilerActivity.CPU.",
     limits=Limits,
     detect=detect,
+    cure=without_launching(Limits().max_gap_ns),
     bounded_by="idle-gpu",
 )

@@ -43,6 +43,7 @@ from tracekit.derive.kernel_totals import differences
 from tracekit.derive.savings import saving
 from tracekit.derive.stages import stages
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
+from tracekit.detectors._cures import IS_COMPUTE, even_or_as_peers
 from tracekit.detectors._imbalance import cause_of_unevenness
 from tracekit.detectors._stalls import NOTHING
 from tracekit.findings import (
@@ -230,4 +231,5 @@ DETECTOR = Detector(
     min_ranks=2,
     limits=Limits,
     detect=detect,
+    cure=even_or_as_peers(IS_COMPUTE),
 )

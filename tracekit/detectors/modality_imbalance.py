@@ -40,6 +40,7 @@ from tracekit.derive.encoder_work import ENCODER, REST, WITH_BACKWARD, encoder_t
 from tracekit.derive.savings import saving
 from tracekit.derive.work_totals import unevenness
 from tracekit.detectors import Detector, finding, number, skipped
+from tracekit.detectors._cures import IS_COMPUTE, even_or_as_peers
 from tracekit.detectors._imbalance import (
     at_fault,
     by_rank,
@@ -144,5 +145,6 @@ DETECTOR = Detector(
     min_ranks=2,
     limits=Limits,
     detect=detect,
+    cure=even_or_as_peers(IS_COMPUTE),
     published=(Published(16, "MegaScale-Omni", "2605.08962"),),
 )

@@ -44,6 +44,7 @@ from tracekit.derive.savings import saving
 from tracekit.derive.work_classes import ATTENTION, LINEAR
 from tracekit.derive.work_totals import unevenness, work_totals
 from tracekit.detectors import Detector, finding, number, skipped
+from tracekit.detectors._cures import even_or_as_peers
 from tracekit.detectors._imbalance import (
     at_fault,
     by_rank,
@@ -170,5 +171,6 @@ DETECTOR = Detector(
     min_ranks=2,
     limits=Limits,
     detect=detect,
+    cure=even_or_as_peers(pl.col("type") == ATTENTION),
     published=(Published(31, "Zeppelin", "2509.21841"),),
 )

@@ -41,6 +41,7 @@ from tracekit.derive.host_kinds import LAUNCH_OVERHEAD
 from tracekit.derive.idle_totals import idle_by_cause
 from tracekit.derive.savings import saving
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
+from tracekit.detectors._cures import as_peers
 from tracekit.detectors._stalls import confidence
 from tracekit.findings import Cause, Column, Evidence, Finding, Scope, Status
 from tracekit.schema import LAUNCHES
@@ -191,4 +192,5 @@ DETECTOR = Detector(
     min_ranks=3,
     limits=Limits,
     detect=detect,
+    cure=as_peers,
 )

@@ -43,6 +43,7 @@ from tracekit.derive.kernel_totals import differences
 from tracekit.derive.savings import saving
 from tracekit.derive.stages import stages
 from tracekit.detectors import Detector, finding, number, skipped
+from tracekit.detectors._cures import even_stages
 from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Scope, Status
 from tracekit.units import Quantity, Unit, limit, text
 
@@ -176,4 +177,5 @@ DETECTOR = Detector(
     min_ranks=2,
     limits=Limits,
     detect=detect,
+    cure=even_stages,
 )

@@ -64,6 +64,7 @@ from tracekit.derive.patterns import Course
 from tracekit.derive.savings import saving
 from tracekit.derive.why_late import was_held_up
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
+from tracekit.detectors._cures import as_peers
 from tracekit.detectors._straggler_causes import explained
 from tracekit.detectors._straggler_confidence import how_sure
 from tracekit.detectors._straggler_pipeline import late_in_pipeline
@@ -275,5 +276,6 @@ DETECTOR = Detector(
     min_ranks=2,
     limits=Limits,
     detect=detect,
+    cure=as_peers,
     published=(Published(22, "MegaScale", "2402.15627"),),
 )

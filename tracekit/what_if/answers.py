@@ -156,12 +156,13 @@ def _slack(replay: Replay) -> tuple[Slack, ...]:
         replay.work.with_columns(slack_ns=slack)
         .filter(
             pl.col("class").is_in(DEVICE_WORK)
-            & pl.col("step").is_not_null()
+            & pl.col("step").is_in(replay.steps["step"].unique().implode())
             & pl.col("slack_ns").is_finite()
         )
         .group_by("class", "type")
         .agg(
-            total_ns=pl.col("own_ns").sum().cast(pl.Float64) / max(1, replay.steps["step"].n_unique()),
+            total_ns=pl.col("own_ns").sum().cast(pl.Float64)
+            / max(1, replay.steps["step"].n_unique()),
             median_slack_ns=pl.col("slack_ns").median(),
             critical_ns=pl.col("own_ns").filter(is_critical).sum().cast(pl.Float64)
             / max(1, replay.steps["step"].n_unique()),

@@ -56,15 +56,23 @@ class Changes:
         Args:
             intervals: by rank, rows of start and end (ns), disjoint and in order.
         """
+        return self.timed(np.maximum(self.own_ns - self._in_host(intervals), 0.0))
+
+    def only_host(self, intervals: Mapping[int, Ints]) -> Changes:
+        """The host spends no time but in these intervals."""
+        inside = np.minimum(self._in_host(intervals), self.own_ns)
+        return self.timed(np.where(chosen(self.replay.work, IS_HOST), inside, self.own_ns))
+
+    def _in_host(self, intervals: Mapping[int, Ints]) -> Floats:
+        """How much of each piece of the host's work lies in the intervals of its rank."""
         work = self.replay.work
         is_host, ranks = chosen(work, IS_HOST), work["rank"].to_numpy()
         since, until = work["start_ns"].to_numpy(), work["end_ns"].to_numpy()
-        left_ns = self.own_ns.copy()
+        inside = np.zeros(work.height)
         for rank, rows in intervals.items():
             own = np.flatnonzero(is_host & (ranks == rank))
-            gone = _before(rows, until[own]) - _before(rows, since[own])
-            left_ns[own] = np.maximum(left_ns[own] - gone, 0.0)
-        return self.timed(left_ns)
+            inside[own] = _before(rows, until[own]) - _before(rows, since[own])
+        return inside
 
     def without_waits(self, which: pl.Expr) -> Changes:
         """Blocking calls return at once; `which` says which, by the columns of `Replay.calls`."""

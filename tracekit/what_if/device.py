@@ -8,7 +8,7 @@ one figure each for the whole device, so that the replay cannot copy what was re
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -140,9 +140,7 @@ def _events(run: Run, rank: int) -> pl.DataFrame:
     )
 
 
-def _stream_waits(
-    run: Run, rank: int, events: pl.DataFrame, streams: Ints
-) -> tuple[Ints, bool]:
+def _stream_waits(run: Run, rank: int, events: pl.DataFrame, streams: Ints) -> tuple[Ints, bool]:
     """Events and what their stream was told to wait for, from recorded waits or from the calls.
 
     A call does not say which streams it ties: it binds the stream of the next launch on its thread
@@ -191,7 +189,7 @@ def _last_elsewhere(order: Ints, streams: Ints, place: int, bound: int) -> list[
     return [(int(order[bound]), int(before[others[-1]]))] if len(others) else []
 
 
-def _seen_waits(start: Ints, end: Ints, at: Ints, streams: Ints, late: Ints) -> Ints:
+def _seen_waits(start: Ints, end: Ints, at: Ints, streams: Ints, late: NDArray[np.float64]) -> Ints:
     """Waits that no call shows: an event that started right after one of another stream had ended.
 
     Only for starts that nothing else explains.
@@ -216,5 +214,5 @@ def _latest(n: int, pairs: Ints, end: Ints, free: Ints) -> NDArray[np.float64]:
     return ready
 
 
-def _median(values: NDArray[np.generic]) -> float:
+def _median(values: NDArray[Any]) -> float:
     return float(np.median(values)) if len(values) else 0.0

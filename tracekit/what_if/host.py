@@ -8,7 +8,7 @@ follows the main thread and the other way round.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -175,9 +175,17 @@ def _awaited(
         row["correlation"]: row for row in rows.iter_rows(named=True) if "Wait" not in row["kind"]
     }
     event_of = {int(c): i for i, c in enumerate(streams.correlations.tolist()) if c >= 0}
-    launched_at = dict(
-        run.scan("launches", rank).select("correlation", "start_ns").drop_nulls().collect().iter_rows()
-    ) if recorded else {}
+    launched_at = (
+        dict(
+            run.scan("launches", rank)
+            .select("correlation", "start_ns")
+            .drop_nulls()
+            .collect()
+            .iter_rows()
+        )
+        if recorded
+        else {}
+    )
     n_streams = len(streams.places)
     pairs: list[tuple[int, int]] = []
     is_inferred = False
@@ -215,5 +223,5 @@ def _named(
     return [streams.last_launched(stream, at_ns) for stream in numbers]
 
 
-def _median(values: NDArray[np.generic]) -> float:
+def _median(values: NDArray[Any]) -> float:
     return float(np.median(values)) if len(values) else 0.0

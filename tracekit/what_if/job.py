@@ -33,16 +33,27 @@ def job(run: Run) -> Replay | None:
     return made(run)
 
 
-def made(run: Run, *, has_stream_waits: bool = True) -> Replay | None:
-    """Likewise; without stream waits only to show what they explain."""
+@remembered
+def alone(run: Run) -> Replay | None:
+    """The replay in which each rank waits in collectives as long as it did, whatever others do."""
+    return made(run, is_alone=True)
+
+
+def made(run: Run, *, has_stream_waits: bool = True, is_alone: bool = False) -> Replay | None:
+    """The replay of a run, or None; without stream waits only to show what they explain.
+
+    The rows of `work` are the same with and without `is_alone`.
+    """
     lines = [rank_timeline(run, r, has_stream_waits=has_stream_waits) for r in run.ranks]
     lines = [line for line in lines if line.events.height]
-    windows = breakdowns(run).filter("is_averaged")
-    windows = windows.select("rank", "device", "step", "start_ns", "dur_ns", "is_complete")
-    if not lines or windows.is_empty():
+    windows = breakdowns(run).drop_nulls("step")
+    columns = ("rank", "device", "step", "start_ns", "dur_ns", "is_complete", "is_averaged")
+    windows = windows.select(columns)
+    if not lines or not windows["is_averaged"].any():
         return None
     events = pl.concat([e.events.with_columns(rank=pl.lit(e.rank, pl.Int64)) for e in lines])
     events, origins = _met(events), _origins(run, lines)
+    events = _without(events, []) if is_alone else events
     for _ in range(MAX_REPAIRS):
         builder = _Builder(lines, events, origins)
         found = builder.made(windows, stages(run))
@@ -114,10 +125,10 @@ class _Builder:
         self._n_nodes = self._origin + 1
 
     def made(self, windows: pl.DataFrame, places: pl.DataFrame) -> Replay:
-        """The replay of the windows."""
+        """The replay of the averaged windows; work is placed in the others too."""
         for line in self._lines:
             self._add(line)
-        steps = self._with_nodes(windows)
+        steps = self._with_nodes(windows.filter("is_averaged"))
         sources, targets, lag, carries, host, call = (
             np.concatenate(part) for part in zip(*self._edges, strict=True)
         )
@@ -227,7 +238,9 @@ class _Builder:
             found.join(starts.select(first="event", opens="at"), on="first", how="left")
             .join(starts.select(follows="event", next="at"), on="follows", how="left")
             .with_columns(
-                closes=pl.when(pl.col("is_complete")).then(pl.coalesce("next", "last")).otherwise("last")
+                closes=pl.when(pl.col("is_complete"))
+                .then(pl.coalesce("next", "last"))
+                .otherwise("last")
             )
             .drop_nulls(["opens", "closes"])
             .select("rank", "device", "step", "start_ns", "dur_ns", "opens", "closes")

@@ -123,9 +123,7 @@ class _Builder:
                 self.groups += [(index,) for index in sorted(alone)]
         self._pair(by_stage, numbered)
 
-    def _pair(
-        self, by_stage: dict[int, _Stage], numbered: dict[tuple[str, int], list[Op]]
-    ) -> None:
+    def _pair(self, by_stage: dict[int, _Stage], numbered: dict[tuple[str, int], list[Op]]) -> None:
         stages = list(by_stage)
         for place, stage in enumerate(stages):
             for direction, step in (("forward", 1), ("backward", -1)):

@@ -76,7 +76,7 @@ def removed(changes: Changes, question: str, run: Run) -> Changes:
     if what in ("transfer", "communication"):
         return changes.scaled(_work(changes, question, f"--remove {question}"), 0.0)
     if question in CLASSES:
-        intervals = {rank: _intervals(run, rank, question) for rank in run.ranks}
+        intervals = {rank: intervals_of(run, rank, question) for rank in run.ranks}
         if not any(map(len, intervals.values())):
             raise UsageError(f"--remove {question}: no such host work was recorded")
         return changes.without_host(intervals)
@@ -113,8 +113,8 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) and number >= 0 else None
 
 
-def _intervals(run: Run, rank: int, name: str) -> Ints:
-    """When the host of a rank did work of a class: rows of start and end, disjoint, in order."""
-    rows = host_calls(run, rank).lazy().filter(pl.col("class") == name)
-    joined = union(rows.select("start_ns", "end_ns")).sort("start_ns").collect()
-    return joined.select("start_ns", "end_ns").to_numpy().astype(np.int64)
+def intervals_of(run: Run, rank: int, *names: str) -> Ints:
+    """When the host of a rank did work of some classes: rows of start and end, disjoint, in order."""
+    rows = host_calls(run, rank).lazy().filter(pl.col("class").is_in(names))
+    joined = union(rows.select("start_ns", "end_ns")).collect()
+    return joined.to_numpy().astype(np.int64)

@@ -85,8 +85,9 @@ class Replay:
     def step_times_ns(self, scenarios: Sequence[Scenario]) -> Floats:
         """Time of each row of `steps`, one column a scenario, ns."""
         reached = self.reached_ns(scenarios)
-        spans: Floats = reached[self.steps["closes"].to_numpy()]
-        return spans - reached[self.steps["opens"].to_numpy()]
+        opens, closes = (self.steps[name].to_numpy() for name in ("opens", "closes"))
+        spans: Floats = reached[closes] - reached[opens]
+        return spans
 
     def reached_ns(self, scenarios: Sequence[Scenario]) -> Floats:
         """When each node is reached, one column a scenario, ns."""

@@ -60,7 +60,6 @@ class Graph:
             if end > start
         )
 
-
     @cached_property
     def circle(self) -> Ints:
         """Nodes that wait for each other, and those between them; empty where all can be reached."""
@@ -88,9 +87,7 @@ class Level:
     first: Ints
 
 
-def times(
-    graph: Graph, weights: Weights, n_scenarios: int, begun: Floats | None = None
-) -> Floats:
+def times(graph: Graph, weights: Weights, n_scenarios: int, begun: Floats | None = None) -> Floats:
     """When each node is reached, shape (nodes, scenarios), in the unit of the weights.
 
     No node is reached before it has `begun` (same shape); without it nodes that wait for no one

@@ -19,7 +19,7 @@ def with_usual(work: pl.DataFrame, windows: pl.DataFrame, places: pl.DataFrame) 
 
     Args:
         work: rank, device, class, kind, operation, bytes_in, start_ns, end_ns, own_ns.
-        windows: averaged windows: rank, device, step, start_ns, dur_ns.
+        windows: all windows of steps: rank, device, step, start_ns, dur_ns.
         places: rank, pipeline, stage.
     """
     placed = (
@@ -41,7 +41,11 @@ def with_usual(work: pl.DataFrame, windows: pl.DataFrame, places: pl.DataFrame) 
     transfer_ns = pl.col("own_ns").median().over("operation", "bytes_in", "group_size")
     return (
         placed.join(
-            by_kind, on=["rank", "step", "type"], how="left", maintain_order="left", nulls_equal=True
+            by_kind,
+            on=["rank", "step", "type"],
+            how="left",
+            maintain_order="left",
+            nulls_equal=True,
         )
         .join(by_rank, on="rank", how="left", maintain_order="left")
         .with_columns(
@@ -56,7 +60,7 @@ def with_usual(work: pl.DataFrame, windows: pl.DataFrame, places: pl.DataFrame) 
 
 
 def _in_steps(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """Add the averaged `step` in which each event begins, null outside; rows keep their order."""
+    """Add the `step` in which each event begins, null outside; rows keep their order."""
     spans = windows.select(
         *_PLACE, "step", opens_ns="start_ns", closes_ns=pl.col("start_ns") + pl.col("dur_ns")
     ).sort("opens_ns")

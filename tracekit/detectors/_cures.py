@@ -1,0 +1,95 @@
+"""What a job would be without what a detector found, as changes to its replay.
+
+A cure gives one changed job, or two between which the truth lies, as where work could be shared
+evenly or be as the median rank's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from tracekit.derive.host_causes import host_calls
+from tracekit.derive.host_kinds import CLASSES
+from tracekit.derive.intervals import gaps
+from tracekit.what_if.peers import (
+    device_like_peers,
+    even_over_ranks,
+    even_over_stages,
+    like_peers,
+    shared_by_speed,
+)
+from tracekit.what_if.questions import intervals_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracekit.findings import Finding
+    from tracekit.store import Run
+    from tracekit.what_if.changes import Changes
+    from tracekit.what_if.schedule import Ints
+
+    Cure = Callable[[Changes, Run, Finding], tuple[Changes, ...]]
+
+IS_COMPUTE = pl.col("class") == "compute"
+
+
+def as_peers(changes: Changes, run: Run, finding: Finding) -> tuple[Changes, ...]:
+    """Devices and hosts of the ranks at fault take what those of their peers do."""
+    return (like_peers(changes, run, finding.ranks),)
+
+
+def even_or_as_peers(which: pl.Expr) -> Cure:
+    """Work is shared evenly; or the ranks at fault have as much as the median of their peers."""
+
+    def cure(changes: Changes, _run: Run, finding: Finding) -> tuple[Changes, ...]:
+        return even_over_ranks(changes, which), device_like_peers(changes, finding.ranks)
+
+    return cure
+
+
+def even_stages(changes: Changes, _run: Run, finding: Finding) -> tuple[Changes, ...]:
+    """Stages compute evenly; or the longest one as long as the median of the others."""
+    return even_over_stages(changes, IS_COMPUTE), device_like_peers(changes, finding.ranks)
+
+
+def by_speed(changes: Changes, _run: Run, _finding: Finding) -> tuple[Changes, ...]:
+    """Each device gets work by its speed, so that all end together."""
+    return (shared_by_speed(changes, IS_COMPUTE),)
+
+
+def without_host_work(name: str) -> Cure:
+    """The host spends no time in a class of its work."""
+
+    def cure(changes: Changes, run: Run, _finding: Finding) -> tuple[Changes, ...]:
+        return (changes.without_host({rank: intervals_of(run, rank, name) for rank in run.ranks}),)
+
+    return cure
+
+
+def without_waits(changes: Changes, _run: Run, finding: Finding) -> tuple[Changes, ...]:
+    """No call of the ranks at fault waits for the device."""
+    return (changes.without_waits(pl.col("rank").is_in(finding.ranks)),)
+
+
+def without_launching(longest_ns: int) -> Cure:
+    """Launching takes the host no time, as with a graph; named work and longer pauses stay."""
+
+    def cure(changes: Changes, run: Run, _finding: Finding) -> tuple[Changes, ...]:
+        return (
+            changes.only_host({rank: _not_launching(run, rank, longest_ns) for rank in run.ranks}),
+        )
+
+    return cure
+
+
+def _not_launching(run: Run, rank: int, longest_ns: int) -> Ints:
+    """When the host did work with a name of its own, or nothing for long: disjoint, in order."""
+    calls = host_calls(run, rank).lazy()
+    busy = calls.select("start_ns", "end_ns")
+    pauses = gaps(busy).filter(pl.col("end_ns") - pl.col("start_ns") > longest_ns).collect()
+    named = intervals_of(run, rank, *CLASSES)
+    rows = np.concatenate((pauses.select("start_ns", "end_ns").to_numpy().astype(np.int64), named))
+    return rows[np.argsort(rows[:, 0])]

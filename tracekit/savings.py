@@ -1,0 +1,140 @@
+"""What fixing each finding buys, by replay: the job without what was found, over all its ranks."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from tracekit.derive.averages import mean_steps
+from tracekit.derive.savings import saving
+from tracekit.findings import Status
+from tracekit.replays import MAX_ERROR_SHARE
+from tracekit.what_if.changes import unchanged
+from tracekit.what_if.job import alone, job
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tracekit.detectors import Detector
+    from tracekit.findings import Finding
+    from tracekit.store import Run
+    from tracekit.what_if.changes import Changes
+    from tracekit.what_if.replay import Replay
+
+log = logging.getLogger(__name__)
+
+LOUD_SHARE = 0.01
+"""A finding that its detector is not sure saves this much does not become louder by a replay."""
+MIN_MET_SHARE = 0.9
+"""Of the time in communication, how much must be tied to other ranks: else a replay cannot show
+what their waiting costs."""
+
+
+def replayed(
+    run: Run, findings: tuple[Finding, ...], detectors: Mapping[str, Detector]
+) -> tuple[Finding, ...]:
+    """The findings with the savings that a replay gives, where it can be trusted."""
+    job_replay = job(run)
+    cured = [f for f in findings if _has_cure(f, detectors)]
+    if not cured or job_replay is None:
+        return findings
+    why = _why_not(run, job_replay)
+    if why:
+        log.info("savings are not replayed: %s", why)
+        return findings
+    changed: dict[tuple[str, str], tuple[Changes, ...]] = {}
+    for finding in cured:
+        cure = detectors[finding.id].cure
+        if cure is not None:
+            changed[finding.id, finding.subject] = cure(unchanged(job_replay), run, finding)
+    gained = _gained_ns(job_replay, [each for several in changed.values() for each in several])
+    gains = iter(gained)
+    by_finding = {key: [next(gains) for _ in several] for key, several in changed.items()}
+    lonely = alone(run)
+    return tuple(
+        _with_saving(
+            run,
+            finding,
+            job_replay,
+            by_finding[finding.id, finding.subject],
+            _alone_ns(job_replay, lonely, finding, changed[finding.id, finding.subject]),
+        )
+        if (finding.id, finding.subject) in by_finding
+        else finding
+        for finding in findings
+    )
+
+
+def _has_cure(finding: Finding, detectors: Mapping[str, Detector]) -> bool:
+    return (
+        finding.status is Status.FOUND
+        and finding.saving is not None
+        and finding.id in detectors
+        and detectors[finding.id].cure is not None
+    )
+
+
+def _why_not(run: Run, replay: Replay) -> str:
+    """Why savings are not to be replayed; empty where they are."""
+    if replay.error > MAX_ERROR_SHARE:
+        return f"the replay misses the step by {replay.error:.1%}"
+    calls = replay.work.filter(pl.col("class") == "communication")
+    whole_ns = (pl.col("end_ns") - pl.col("start_ns")).sum()
+    met = calls.filter(pl.col("instance").is_not_null()) if "instance" in calls.columns else calls
+    total_ns, met_ns = (float(each.select(whole_ns).item()) for each in (calls, met))
+    if len(run.ranks) > 1 and met_ns < MIN_MET_SHARE * total_ns:
+        return f"only {met_ns / total_ns:.0%} of the communication is matched between ranks"
+    return ""
+
+
+def _gained_ns(replay: Replay, changes: list[Changes]) -> list[float]:
+    step_ns = replay.mean_step_ns([each.scenario for each in changes])
+    gained: list[float] = (replay.step_ns - step_ns).tolist()
+    return gained
+
+
+def _alone_ns(
+    replay: Replay, lonely: Replay | None, finding: Finding, changes: tuple[Changes, ...]
+) -> float | None:
+    """What the slowest of the ranks at fault would gain if its waits for others stayed as they are."""
+    if lonely is None:
+        return None
+    # in this replay communication takes its waiting too
+    own = [unchanged(lonely).scenario]
+    own += [
+        unchanged(lonely).timed(lonely.own_ns + each.own_ns - replay.own_ns).scenario
+        for each in changes
+    ]
+    times = lonely.step_times_ns(own)
+    gains = lonely.steps.with_columns(gain=pl.Series((times[:, :1] - times[:, 1:]).max(axis=1)))
+    ranks = finding.ranks or tuple(gains["rank"].unique())
+    of_rank = gains.filter(pl.col("rank").is_in(ranks)).group_by("rank").agg(pl.col("gain").mean())
+    return max(0.0, float(of_rank["gain"].to_numpy().max())) if of_rank.height else None
+
+
+def _with_saving(
+    run: Run, finding: Finding, replay: Replay, gains: list[float], alone_ns: float | None
+) -> Finding:
+    """The saving as replayed, give or take what the replay is off by."""
+    if finding.saving is None:
+        return finding
+    error_ns = abs(replay.step_ns - replay.measured_ns)
+    low_ns, high_ns = min(gains) - error_ns, max(gains) + error_ns
+    if finding.saving.share < LOUD_SHARE:
+        low_ns = min(low_ns, finding.saving.per_step_ns.low)
+    means = mean_steps(run)
+    step_ns = float(np.mean(means["dur_ns"].to_numpy()))
+    found = saving(
+        low_ns,
+        high_ns,
+        step_ns,
+        means.height,
+        f"{finding.saving.assumes.removesuffix('; upper bound')}; replayed over all ranks",
+    )
+    return replace(
+        finding, saving=replace(found, replayed_ns=max(0.0, max(gains)), alone_ns=alone_ns)
+    )
