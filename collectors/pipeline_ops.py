@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache, reduce
 from hashlib import sha256
+from itertools import pairwise
 from math import gcd
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def peek(path: Path) -> Peek:
         raise InputError(
             f"{path}: column rank: must be numbers from 0 on, of at least one operation"
         )
-    apart = reduce(gcd, (b - a for a, b in zip(ranks, ranks[1:], strict=False)), 0) or 1
+    apart = reduce(gcd, (b - a for a, b in pairwise(ranks)), 0) or 1
     stat = path.stat()
     return Peek(
         ranks=tuple(ranks),

@@ -9,8 +9,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from tracekit.reports.templating import visible
 from tracekit.replays import MAX_ERROR_SHARE
+from tracekit.reports.templating import visible
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tracekit.api import Finding, Result, analyze, convert, open_run, what_if
+    from tracekit.api import Finding, Result, analyze, convert, open_run, replay
     from tracekit.collectors.callbacks.accelerate import AccelerateCollection  # noqa: F401
     from tracekit.collectors.callbacks.hugging_face import (
         TracekitCallback as TransformersCallback,  # noqa: F401
@@ -33,8 +33,8 @@ __all__ = [
     "collect",
     "convert",
     "open_run",
+    "replay",
     "trace_handler",
-    "what_if",
 ]
 _LIVE = {"Limits": "limits", "collect": "hook", "trace_handler": "handler"}
 """Names for training loops, and the modules of `tracekit.collectors.live` that have them."""

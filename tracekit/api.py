@@ -37,7 +37,7 @@ __all__ = [
     "convert",
     "found_runs",
     "open_run",
-    "what_if",
+    "replay",
 ]
 
 OnCapture = Callable[[Capture], None]
@@ -225,7 +225,7 @@ def analyze(
             return analysed(chosen, executor, limits, on_rank)
 
 
-def what_if(
+def replay(
     source: str | Path | Run | Sequence[str | Path],
     /,
     *,

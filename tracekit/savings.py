@@ -100,7 +100,7 @@ def _gained_ns(replay: Replay, changes: list[Changes]) -> list[float]:
 def _alone_ns(
     replay: Replay, lonely: Replay | None, finding: Finding, changes: tuple[Changes, ...]
 ) -> float | None:
-    """What the slowest of the ranks at fault would gain if its waits for others stayed as they are."""
+    """What the slowest rank at fault would gain if its waits for others stayed as they are."""
     if lonely is None:
         return None
     # in this replay communication takes its waiting too
@@ -135,6 +135,4 @@ def _with_saving(
         means.height,
         f"{finding.saving.assumes.removesuffix('; upper bound')}; replayed over all ranks",
     )
-    return replace(
-        finding, saving=replace(found, replayed_ns=max(0.0, max(gains)), alone_ns=alone_ns)
-    )
+    return replace(finding, saving=replace(found, replayed_ns=max(0.0, *gains), alone_ns=alone_ns))

@@ -56,22 +56,24 @@ def command(
     from tracekit import api  # noqa: PLC0415 - loads Polars
     from tracekit.reports.replay_text import as_json_text, summary  # noqa: PLC0415
 
-    with tempfile.TemporaryDirectory(prefix="tracekit-") as temporary:
-        with progress_bar(options, "Reading", total=1) as advance:
-            seen = Seen(advance)
-            found = api.what_if(
-                source_of(paths),
-                folder=Path(temporary) / "run",
-                scale=scale,
-                remove=remove,
-                steps=steps(steps_text),
-                ranks=ranks(ranks_text),
-                run=run_name,
-                rank_from=rank_from,
-                engine=options.engine,
-                on_found=seen.found,
-                on_capture=seen.capture,
-            )
+    with (
+        tempfile.TemporaryDirectory(prefix="tracekit-") as temporary,
+        progress_bar(options, "Reading", total=1) as advance,
+    ):
+        seen = Seen(advance)
+        found = api.replay(
+            source_of(paths),
+            folder=Path(temporary) / "run",
+            scale=scale,
+            remove=remove,
+            steps=steps(steps_text),
+            ranks=ranks(ranks_text),
+            run=run_name,
+            rank_from=rank_from,
+            engine=options.engine,
+            on_found=seen.found,
+            on_capture=seen.capture,
+        )
     if as_json:
         sys.stdout.write(as_json_text(found.slowdowns, found.replay))
         return

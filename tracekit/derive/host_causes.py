@@ -122,7 +122,7 @@ def runtime_calls(run: Run, rank: int) -> pl.LazyFrame:
 
 
 def classed_calls(run: Run, rank: int) -> pl.LazyFrame:
-    """Rows of `launches` with `end_ns` and `class`: sync where they hold the host, or what they do."""
+    """Rows of `launches` with `end_ns` and `class`: sync where they hold the host."""
     pageable = (
         run.scan("copies", rank)
         .filter(pl.col("host_memory") == "pageable")

@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.config import Config, limits_for
+from tracekit.detectors._cures import Cure
 from tracekit.discovery import exported, modules_of
 from tracekit.errors import TracekitError
 from tracekit.findings import Finding, Published, Status
 from tracekit.schema import Table
 from tracekit.store import Run
-
-if TYPE_CHECKING:
-    from tracekit.detectors._cures import Cure
 
 log = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ evenly or be as the median rank's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,9 @@ import polars as pl
 from tracekit.derive.host_causes import host_calls
 from tracekit.derive.host_kinds import CLASSES
 from tracekit.derive.intervals import gaps
+from tracekit.findings import Finding
+from tracekit.store import Run
+from tracekit.what_if.changes import Changes
 from tracekit.what_if.peers import (
     device_like_peers,
     even_over_ranks,
@@ -24,15 +28,9 @@ from tracekit.what_if.peers import (
 from tracekit.what_if.questions import intervals_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tracekit.findings import Finding
-    from tracekit.store import Run
-    from tracekit.what_if.changes import Changes
     from tracekit.what_if.schedule import Ints
 
-    Cure = Callable[[Changes, Run, Finding], tuple[Changes, ...]]
-
+Cure = Callable[[Changes, Run, Finding], tuple[Changes, ...]]
 IS_COMPUTE = pl.col("class") == "compute"
 
 

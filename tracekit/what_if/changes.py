@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from tracekit.what_if.replay import HOST, Scenario
+from tracekit.what_if.replay import HOST, Replay, Scenario
+from tracekit.what_if.schedule import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tracekit.what_if.replay import Bools, Replay
-    from tracekit.what_if.schedule import Floats, Ints
 
 IS_HOST = pl.col("class") == HOST
 

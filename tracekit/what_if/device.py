@@ -17,14 +17,13 @@ from tracekit.derive.activity import activity
 from tracekit.derive.kernel_kinds import COMMUNICATION, POINT_TO_POINT
 from tracekit.derive.waits import waits_of
 from tracekit.what_if.host import Host, host
+from tracekit.what_if.schedule import Ints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tracekit.store import Run
-
-    Ints = NDArray[np.int64]
-    Bools = NDArray[np.bool_]
+    from tracekit.what_if.schedule import Floats
 
 SHORT_GAP_NS = 20_000
 """Between events of a stream that never ran dry; and the most a launch takes to arrive."""
@@ -63,7 +62,7 @@ class RankTimeline:
 
 
 def rank_timeline(run: Run, rank: int, *, has_stream_waits: bool = True) -> RankTimeline:
-    """Everything a replay needs of one rank; without stream waits only to show what they explain."""
+    """All a replay needs of one rank; without stream waits only to show what they explain."""
     events = _events(run, rank)
     calls = host(run, rank, events)
     start, end = events["start_ns"].to_numpy(), events["end_ns"].to_numpy()
@@ -87,7 +86,7 @@ def rank_timeline(run: Run, rank: int, *, has_stream_waits: bool = True) -> Rank
     pairs, is_inferred = _stream_waits(run, rank, events, streams)
     if not has_stream_waits:
         pairs = np.empty((0, 2), np.int64)
-    ready = _latest(len(events), pairs, end, free) + gap
+    ready = _latest(pairs, end, free) + gap
     arrival = (start - at)[is_known & (ready < at) & (start - at < SHORT_GAP_NS)]
     latency = _median(arrival)
     at = np.where(is_known, at, at - round(latency))
@@ -189,7 +188,7 @@ def _last_elsewhere(order: Ints, streams: Ints, place: int, bound: int) -> list[
     return [(int(order[bound]), int(before[others[-1]]))] if len(others) else []
 
 
-def _seen_waits(start: Ints, end: Ints, at: Ints, streams: Ints, late: NDArray[np.float64]) -> Ints:
+def _seen_waits(start: Ints, end: Ints, at: Ints, streams: Ints, late: Floats) -> Ints:
     """Waits that no call shows: an event that started right after one of another stream had ended.
 
     Only for starts that nothing else explains.
@@ -207,7 +206,7 @@ def _seen_waits(start: Ints, end: Ints, at: Ints, streams: Ints, late: NDArray[n
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
-def _latest(n: int, pairs: Ints, end: Ints, free: Ints) -> NDArray[np.float64]:
+def _latest(pairs: Ints, end: Ints, free: Ints) -> Floats:
     """When stream and recorded waits let each event go, without the gap."""
     ready = free.astype(np.float64)
     np.maximum.at(ready, pairs[:, 0], end[pairs[:, 1]].astype(np.float64))

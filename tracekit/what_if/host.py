@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tracekit.derive.host_causes import BLOCKING, classed_calls
+from tracekit.what_if.schedule import Ints
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from tracekit.store import Run
-
-    Ints = NDArray[np.int64]
 
 SKEW_NS = 20_000
 """What an event may end after the call that waits for it returned: two clocks stamp them."""

@@ -126,7 +126,7 @@ def host_like_peers(changes: Changes, run: Run, ranks: Collection[int]) -> Chang
             for other in run.ranks
             if other != rank and stages.get(other) == stages.get(rank) and other not in ranks
         ] or [lines[other] for other in run.ranks if stages.get(other) == stages.get(rank)]
-        if len(peers) and len(lines[rank].knots):
+        if peers and len(lines[rank].knots):
             lines[rank].follow(peers, own_ns)
     return changes.timed(own_ns)
 
@@ -156,7 +156,7 @@ class _HostLine:
         return np.flatnonzero(self.step == step)
 
     def follow(self, peers: list[_HostLine], own_ns: Floats) -> None:
-        """Make the work of this line take what that of the median peer does, none longer than now."""
+        """Make the work of this line take what that of the median peer does, or less."""
         lengths = self.lengths.copy()
         for step in np.unique(self.step).tolist():
             own = self.of_step(step)
@@ -212,7 +212,7 @@ def _factors(own: pl.DataFrame, of_peers: pl.DataFrame, place: list[str]) -> pl.
 
 
 def _whole_factors(own: pl.DataFrame, of_peers: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """`whole_factor` by rank and step, for ranks whose stage has no others: all its work together."""
+    """`whole_factor` by rank and step, where a stage has no others: of all its work together."""
     lonely = own.join(of_peers.select("stage").unique(), on="stage", how="anti")
     columns = events.columns
     whole = _factors(lonely.select(columns), of_peers.select(columns), ["step"])

@@ -114,7 +114,7 @@ def _number(text: str) -> float | None:
 
 
 def intervals_of(run: Run, rank: int, *names: str) -> Ints:
-    """When the host of a rank did work of some classes: rows of start and end, disjoint, in order."""
+    """When the host of a rank did work of some classes: starts and ends, disjoint, in order."""
     rows = host_calls(run, rank).lazy().filter(pl.col("class").is_in(names))
     joined = union(rows.select("start_ns", "end_ns")).collect()
     return joined.to_numpy().astype(np.int64)

@@ -1,4 +1,4 @@
-"""A job as a graph that can be replayed: what takes time in it, and how long its steps then take."""
+"""A job as a graph that can be replayed: what takes time in it, and how long its steps take."""
 
 from __future__ import annotations
 
@@ -7,18 +7,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
-from tracekit.what_if.schedule import times
+from tracekit.what_if.schedule import Bools, Floats, Graph, Ints, times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import polars as pl
-    from numpy.typing import NDArray
-
-    from tracekit.what_if.schedule import Floats, Graph, Ints
-
-    Bools = NDArray[np.bool_]
 
 MAX_CELLS = 1 << 24
 """Nodes × scenarios at a time: 128 MB of times."""

@@ -1,4 +1,4 @@
-"""The engine of every replay: earliest times in a graph of dependencies, for many scenarios at once.
+"""The engine of every replay: earliest times in a graph of dependencies, of many scenarios at once.
 
     time(v) = max over dependencies (u, v, w) of time(u) + w
 
@@ -8,24 +8,21 @@ so the order is found once and each level of nodes is one step for all of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tracekit.errors import InputError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
-    Floats = NDArray[np.float64]
-
-    Weights = Callable[[Ints], Floats]
-    """Edges → their weights, one row an edge, one column a scenario."""
+Weights = Callable[[Ints], Floats]
+"""Edges → their weights, one row an edge, one column a scenario."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class Graph:
 
     @cached_property
     def circle(self) -> Ints:
-        """Nodes that wait for each other, and those between them; empty where all can be reached."""
+        """Nodes that wait for each other, and those between; empty where all can be reached."""
         stuck = self._depth < 0
         is_held = np.ones(1, np.bool_)
         while is_held.any():  # a node none of the others waits for is no part of it

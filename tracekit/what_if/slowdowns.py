@@ -6,12 +6,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from tracekit.replays import Slowdowns
 from tracekit.what_if.replay import Scenario
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from tracekit.what_if.replay import Replay
 
 SLOWEST_SHARE = 0.03
@@ -32,7 +33,8 @@ def slowdowns(replay: Replay) -> Slowdowns:
     work = replay.work
     labels = (work["type"].replace(MESSAGE_NAMES), work["dp"], work["stage"])
     names = [label.unique().sort().to_list() for label in labels]
-    kept = [pl.repeat(True, work.height, eager=True), pl.repeat(False, work.height, eager=True)]
+    everything = work["dp"].is_not_null() | work["dp"].is_null()
+    kept = [everything, ~everything]
     kept += [label == name for label, own in zip(labels, names, strict=True) for name in own]
     step_ns = replay.mean_step_ns([_kept(replay, rows) for rows in kept])
     real_ns, ideal_ns = step_ns[:2]
