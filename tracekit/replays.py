@@ -105,8 +105,9 @@ class Replayed:
     """What a replay of the averaged steps says.
 
     `step_ns` is the replayed mean step, `measured_ns` the measured one; `error_share` is what they
-    differ by. `is_inferred`: dependencies had to be guessed from times. Above `MAX_ERROR_SHARE`
-    nothing is claimed from it. `critical_path` is the longest path through the steps `path_of`
+    differ by. `is_inferred`: dependencies had to be guessed from times. `launched_share` of the
+    device's events have their launch in the file; others stay where they were. Above
+    `MAX_ERROR_SHARE` nothing is claimed from it. `critical_path` is the longest path through the steps `path_of`
     says, of `path_step_ns` in the mean: as recorded, or with the last change asked for.
     """
 
@@ -114,6 +115,7 @@ class Replayed:
     measured_ns: float
     error_share: float
     is_inferred: bool
+    launched_share: float
     tree: EfficiencyTree | None
     path_step_ns: float
     path_of: str
@@ -124,8 +126,10 @@ class Replayed:
     @property
     def is_trusted(self) -> bool:
         """Whether savings may be claimed from it."""
-        return self.error_share <= MAX_ERROR_SHARE
+        return self.error_share <= MAX_ERROR_SHARE and self.launched_share >= MIN_LAUNCHED_SHARE
 
 
+MIN_LAUNCHED_SHARE = 0.95
+"""Work whose launch is not in the file stays where it was: with less nothing can move."""
 MAX_ERROR_SHARE = 0.05
 """A replay that misses the measured step by more claims no saving (DEFINITIONS 6)."""

@@ -12,7 +12,7 @@ import polars as pl
 from tracekit.derive.averages import mean_steps
 from tracekit.derive.savings import saving
 from tracekit.findings import Status
-from tracekit.replays import MAX_ERROR_SHARE
+from tracekit.replays import MAX_ERROR_SHARE, MIN_LAUNCHED_SHARE
 from tracekit.what_if.changes import unchanged
 from tracekit.what_if.job import alone, job
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MAX_ERROR_OF_SAVING = 0.25
+"""A replay that misses the step by more than this share of a saving says nothing about it."""
 LOUD_SHARE = 0.01
 """A finding that its detector is not sure saves this much does not become louder by a replay."""
 MIN_MET_SHARE = 0.9
@@ -82,6 +84,8 @@ def _why_not(run: Run, replay: Replay) -> str:
     """Why savings are not to be replayed; empty where they are."""
     if replay.error > MAX_ERROR_SHARE:
         return f"the replay misses the step by {replay.error:.1%}"
+    if replay.launched_share < MIN_LAUNCHED_SHARE:
+        return f"only {replay.launched_share:.0%} of the device's work has its launch in the file"
     calls = replay.work.filter(pl.col("class") == "communication")
     whole_ns = (pl.col("end_ns") - pl.col("start_ns")).sum()
     met = calls.filter(pl.col("instance").is_not_null()) if "instance" in calls.columns else calls
@@ -123,6 +127,8 @@ def _with_saving(
     if finding.saving is None:
         return finding
     error_ns = abs(replay.step_ns - replay.measured_ns)
+    if error_ns > MAX_ERROR_OF_SAVING * finding.saving.per_step_ns.high:
+        return finding
     low_ns, high_ns = min(gains) - error_ns, max(gains) + error_ns
     if finding.saving.share < LOUD_SHARE:
         low_ns = min(low_ns, finding.saving.per_step_ns.low)

@@ -84,7 +84,9 @@ def test_a_healthy_job_gets_no_warning(make_run, runs, job, seed):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_same_job_with_one_slow_rank_is_not_silent(make_run, runs, seed):
+def test_the_same_job_with_one_slow_rank_names_it_though_no_step_gets_shorter(
+    make_run, runs, seed
+):
     traces = ddp(runs, seed)
     slow = runs.Trace()
     for table, rows in ddp(runs, seed)[2].rows.items():
@@ -99,4 +101,6 @@ def test_the_same_job_with_one_slow_rank_is_not_silent(make_run, runs, seed):
     result = tracekit.analyze(make_run(traces | {2: slow}), engine="local:1")
     named = [f for f in result.findings if f.id == "straggler-rank"]
     assert [f.ranks for f in named] == [(2,)]
-    assert named[0].severity in {Severity.WARNING, Severity.CRITICAL}
+    # hosts launch by a clock of their own here: what the rank is late by is slack of the devices
+    assert named[0].severity is Severity.INFO
+    assert named[0].saving.per_step_ns.high < 0.01 * STEP_US * 1000

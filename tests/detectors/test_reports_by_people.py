@@ -61,7 +61,8 @@ def sharded(runs, stall_us, *, n_ranks=8, n_steps=6, n_layers=8):
                     members=list(traces),
                 )
                 trace.kernel(leaves, 2_000, "gemm", launched=leaves - 200)
-            at = leaves + 2_000
+                trace.call(leaves - 150, 2_152, "cudaStreamSynchronize", role="sync")
+            at = leaves + 2_030
     return traces
 
 

@@ -15,9 +15,7 @@ JOBS = ("AR", "ST")
 @pytest.fixture(scope="module")
 def answers(traces):
     folder = traces / FOLDER
-    return {
-        job: tracekit.replay(folder / f"trace-{job}.parquet", engine="local:1") for job in JOBS
-    }
+    return {job: tracekit.replay(folder / f"trace-{job}.parquet", engine="local:1") for job in JOBS}
 
 
 def published(traces, name):

@@ -72,7 +72,5 @@ def test_each_set_has_steps_and_is_no_worse_with_stream_waits(name, replays):
 
 @pytest.mark.slow
 def test_stream_waits_explain_most_of_the_error(replays):
-    with_waits, without = (
-        [np.mean(pair[i]) for pair in replays.values()] for i in (0, 1)
-    )
+    with_waits, without = ([np.mean(pair[i]) for pair in replays.values()] for i in (0, 1))
     assert np.mean(with_waits) < 0.1 * np.mean(without)

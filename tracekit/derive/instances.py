@@ -96,7 +96,25 @@ def _with_group(calls: pl.DataFrame) -> pl.DataFrame:
             ),
             group_key=pl.coalesce(pair, "group_key"),
         )
+        .pipe(_by_lane)
         .sort("rank", "start_ns", "stream", maintain_order=True)
+    )
+
+
+def _by_lane(calls: pl.DataFrame) -> pl.DataFrame:
+    """Tell messages between two ranks apart by their streams, where both ends use as many.
+
+    A pipeline of two stages sends forwards and backwards to one peer, each way in its own order.
+    """
+    end = ["rank", "group_key", "operation"]
+    is_message = pl.col("operation").is_in(list(POINT_TO_POINT)).fill_null(value=False)
+    n_lanes = pl.when(is_message).then(pl.col("stream").n_unique().over(end))
+    lane = pl.col("stream").rank("dense").over(end)
+    is_told = (n_lanes > 1) & (n_lanes.min().over("group_key") == n_lanes.max().over("group_key"))
+    return calls.with_columns(
+        group_key=pl.when(is_told)
+        .then(pl.format("{} lane {}", "group_key", lane))
+        .otherwise("group_key")
     )
 
 

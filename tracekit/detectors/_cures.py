@@ -15,7 +15,7 @@ import polars as pl
 from tracekit.derive.host_causes import host_calls
 from tracekit.derive.host_kinds import CLASSES
 from tracekit.derive.intervals import gaps
-from tracekit.findings import Finding
+from tracekit.findings import Cause, Finding
 from tracekit.store import Run
 from tracekit.what_if.changes import Changes
 from tracekit.what_if.peers import (
@@ -35,8 +35,25 @@ IS_COMPUTE = pl.col("class") == "compute"
 
 
 def as_peers(changes: Changes, run: Run, finding: Finding) -> tuple[Changes, ...]:
-    """Devices and hosts of the ranks at fault take what those of their peers do."""
-    return (like_peers(changes, run, finding.ranks),)
+    """Devices and hosts of the ranks at fault take what those of their peers do.
+
+    Tokens that experts do not get go to others, so there work is shared evenly. A rank that is
+    alone in its stage does no host work of the kind at fault.
+    """
+    ranks, cause = finding.ranks, finding.cause
+    if cause is Cause.EXPERT_IMBALANCE:
+        return (even_over_ranks(changes, IS_COMPUTE),)
+    if cause is not None and cause.value in CLASSES and not _has_peers(changes, ranks):
+        intervals = {rank: intervals_of(run, rank, cause.value) for rank in ranks}
+        return (changes.without_host(intervals),)
+    return (like_peers(changes, run, ranks),)
+
+
+def _has_peers(changes: Changes, ranks: tuple[int, ...]) -> bool:
+    """Whether each of the ranks shares its stage with another that is not at fault."""
+    places = changes.replay.work.select("rank", "stage").unique()
+    own = pl.col("rank").is_in(ranks)
+    return set(places.filter(own)["stage"]) <= set(places.filter(~own)["stage"])
 
 
 def even_or_as_peers(which: pl.Expr) -> Cure:

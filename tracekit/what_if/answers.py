@@ -102,6 +102,7 @@ def _replayed(
         measured_ns=replay.measured_ns,
         error_share=replay.error,
         is_inferred=replay.is_inferred,
+        launched_share=replay.launched_share,
         tree=_tree(run, replay),
         path_step_ns=answers[-1].step_ns if answers else replay.step_ns,
         path_of=answers[-1].question if answers else "as recorded",

@@ -15,6 +15,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tracekit.derive.host_causes import BLOCKING, classed_calls
+from tracekit.derive.host_kinds import ALLOCATOR
+from tracekit.derive.intervals import covered_ns
+from tracekit.derive.kernel_kinds import COMMUNICATION
 from tracekit.what_if.schedule import Ints
 
 if TYPE_CHECKING:
@@ -24,6 +27,12 @@ SKEW_NS = 20_000
 """What an event may end after the call that waits for it returned: two clocks stamp them."""
 FULL_QUEUE = 900
 """Launches in the queue of a stream from which on a long call means that it is full."""
+LONG_FREE_NS = 1_000_000
+"""A shorter call that frees or allocates is taken for the host's own work."""
+HIDDEN_NS = 5_000_000
+"""Stretches without any call that are looked at for a wait that was not recorded."""
+HIDDEN_SHARE = 0.8
+"""How much of such a stretch a collective and an operator must cover."""
 LONG_CALL_NS = 50_000
 """A launch call as long as this, with a full queue, waits for room."""
 WHOLE_DEVICE = r"(?i)(?:Device|Ctx|Context)Synchronize"
@@ -82,7 +91,9 @@ def host(run: Run, rank: int, events: pl.DataFrame) -> Host:
     streams = _Streams(events)
     full = _full_queue(calls, streams)
     is_blocking = (calls["class"] == BLOCKING) | calls["correlation"].is_in(full.implode())
-    blocking = calls.filter(is_blocking)
+    hidden = (_hidden_waits(run, rank, calls, events), _freeing_waits(calls, streams))
+    blocking = pl.concat([calls.filter(is_blocking), *hidden], how="diagonal_relaxed")
+    blocking = blocking.sort("end_ns", "start_ns", maintain_order=True)
     starts, ends = blocking["start_ns"].to_numpy(), blocking["end_ns"].to_numpy()
     first = [int(each["start_ns"].to_numpy().min()) for each in (calls, events) if each.height]
     pairs, is_inferred = _awaited(run, rank, blocking, streams, set(full.to_list()))
@@ -160,6 +171,70 @@ def _full_queue(calls: pl.DataFrame, streams: _Streams) -> pl.Series:
     return pl.Series(found, dtype=pl.Int64)
 
 
+def _hidden_waits(run: Run, rank: int, calls: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Calls that no trace shows: an operator does nothing for long while others are waited for.
+
+    An allocation, say, may wait for the device without a call of its own. Such a stretch lies in an
+    operator, for the most part in a collective launched before, and lasts beyond its end; the host
+    goes on from there.
+    """
+    nothing = calls.clear().with_columns(awaited=pl.lit(None, dtype=pl.Int64))
+    reached = calls["end_ns"].cum_max().shift(1)
+    gaps = calls.select(begins=reached, ends="start_ns").drop_nulls()
+    gaps = gaps.filter(pl.col("ends") - pl.col("begins") >= HIDDEN_NS)
+    met = events.with_row_index("awaited").filter(
+        (pl.col("class") == COMMUNICATION) & (pl.col("waited_ns") > 0)
+    )
+    if gaps.is_empty() or met.is_empty():
+        return nothing
+    pairs = gaps.join(met, how="cross").filter(
+        (pl.col("launch_start_ns") < pl.col("begins"))
+        & (pl.col("end_ns") > pl.col("begins"))
+        & (pl.col("end_ns") <= pl.col("ends"))
+        & (
+            pl.col("end_ns") - pl.max_horizontal("start_ns", "begins")
+            >= HIDDEN_SHARE * (pl.col("ends") - pl.col("begins"))
+        )
+    )
+    found = pairs.sort("end_ns").unique("begins", keep="last").sort("begins")
+    if found.is_empty():
+        return nothing
+    operators = (
+        run.scan("cpu_ops", rank)
+        .filter(pl.col("name").str.starts_with("aten::"))
+        .select("start_ns", (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"))
+        .collect()
+        .with_columns(key=pl.lit(0))
+    )
+    spans = found.select(start_ns="begins", end_ns="ends").with_columns(key=pl.lit(0))
+    inside = covered_ns(spans, operators, "key")
+    lengths = found["ends"] - found["begins"]
+    return found.filter(inside >= HIDDEN_SHARE * lengths).select(
+        start_ns="begins",
+        end_ns="end_ns",
+        name=pl.lit("a wait that no call shows"),
+        awaited=pl.col("awaited").cast(pl.Int64),
+    )
+
+
+def _freeing_waits(calls: pl.DataFrame, streams: _Streams) -> pl.DataFrame:
+    """Calls that free or allocate and had to wait for the device, up to the end of what they did.
+
+    cudaFree waits for all that was launched; what it takes beyond is the host's time.
+    """
+    long = calls.filter(
+        (pl.col("class") == ALLOCATOR) & (pl.col("end_ns") - pl.col("start_ns") >= LONG_FREE_NS)
+    )
+    rows = []
+    for start_ns, end_ns, name in long.select("start_ns", "end_ns", "name").iter_rows():
+        ended = [streams.last_ended(s, start_ns, end_ns) for s in range(len(streams.places))]
+        last = max(ended, key=lambda e: streams.ends[e] if e >= 0 else -1, default=-1)
+        if last >= 0 and streams.ends[last] > start_ns:
+            rows.append((start_ns, int(streams.ends[last]), name, last))
+    schema = {"start_ns": pl.Int64, "end_ns": pl.Int64, "name": pl.String, "awaited": pl.Int64}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
 def _awaited(
     run: Run, rank: int, blocking: pl.DataFrame, streams: _Streams, full: set[int]
 ) -> tuple[list[tuple[int, int]], bool]:
@@ -187,10 +262,12 @@ def _awaited(
     n_streams = len(streams.places)
     pairs: list[tuple[int, int]] = []
     is_inferred = False
-    columns = ("start_ns", "end_ns", "name", "correlation", "class", "role")
+    columns = ("start_ns", "end_ns", "name", "correlation", "class", "role", "awaited")
     for call, row in enumerate(blocking.select(columns).iter_rows(named=True)):
         start_ns, end_ns, correlation = row["start_ns"], row["end_ns"], row["correlation"]
-        if correlation in full:
+        if row["awaited"] is not None:
+            is_inferred, found = True, [row["awaited"]]
+        elif correlation in full:
             stream = int(streams.key[event_of[correlation]])
             found = [streams.last_ended(stream, start_ns, end_ns)]
         elif row["role"] == "copy" and correlation in event_of:

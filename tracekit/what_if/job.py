@@ -144,6 +144,7 @@ class _Builder:
             steps=steps,
             calls=pl.concat([line.host.table(line.rank) for line in self._lines]),
             is_inferred=any(line.is_inferred for line in self._lines),
+            launched_share=1 - self._events["launch_start_ns"].null_count() / self._events.height,
         )
 
     def instances_at(self, nodes: Ints) -> list[int]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tracekit.what_if.schedule import Floats, Ints
 
 _ON_DEVICE = ("compute", "copy")
+_MEDIAN = pl.col("own_ns").quantile(0.5, "lower")
+"""Of two it is the shorter one: the longer may come down to the other."""
 _SLOT = ["stage", "step", "stream", "n_in_stream", "position", "name"]
 """One event of a step on the ranks that ran as many: the same program, as far as it can be seen."""
 
@@ -42,7 +44,7 @@ def device_like_peers(changes: Changes, ranks: Collection[int]) -> Changes:
     )
     of_peers = _of_peers(events)
     own = events.filter("is_own")
-    slots = of_peers.group_by(_SLOT).agg(slot_ns=pl.col("own_ns").median())
+    slots = of_peers.group_by(_SLOT).agg(slot_ns=_MEDIAN)
     own = (
         own.join(slots, on=_SLOT, how="left", nulls_equal=True)
         .join(
@@ -115,19 +117,21 @@ def shared_by_speed(changes: Changes, which: pl.Expr) -> Changes:
 
 
 def host_like_peers(changes: Changes, run: Run, ranks: Collection[int]) -> Changes:
-    """The hosts of these ranks take between their calls what those of their peers do."""
+    """The hosts of these ranks take between their calls what those of their peers do.
+
+    A rank that is alone in its stage is compared with the other stages.
+    """
     replay = changes.replay
     stages = dict(replay.work.select("rank", "stage").unique().iter_rows())
     lines = {rank: _HostLine(replay, run, rank) for rank in run.ranks}
     own_ns = changes.own_ns.copy()
     for rank in ranks:
-        peers = [
-            lines[other]
-            for other in run.ranks
-            if other != rank and stages.get(other) == stages.get(rank) and other not in ranks
-        ] or [lines[other] for other in run.ranks if stages.get(other) == stages.get(rank)]
+        others = [other for other in run.ranks if other not in ranks]
+        of_stage = [other for other in others if stages.get(other) == stages.get(rank)]
+        all_of_stage = [other for other in run.ranks if stages.get(other) == stages.get(rank)]
+        peers = of_stage or (others if len(all_of_stage) == 1 else all_of_stage)
         if peers and len(lines[rank].knots):
-            lines[rank].follow(peers, own_ns)
+            lines[rank].follow([lines[peer] for peer in peers], own_ns)
     return changes.timed(own_ns)
 
 
@@ -170,12 +174,23 @@ class _HostLine:
                 lengths[own] = np.minimum(lengths[own], np.median(np.stack(alike), axis=0))
                 continue
             sums = [peer.lengths[at].sum() for peer, at in places if len(at)]
-            if sums and lengths[own].sum() > 0:
-                lengths[own] *= min(1.0, float(np.median(sums)) / lengths[own].sum())
+            if sums:
+                lengths[own] = _capped(lengths[own], float(np.median(sums)))
         reached = np.cumsum(lengths)
         at = np.searchsorted(self.knots, self.until)
         begun = np.searchsorted(self.knots, self.since)
         own_ns[self.rows] = np.minimum(own_ns[self.rows], reached[at] - reached[begun])
+
+
+def _capped(lengths: Floats, total: float) -> Floats:
+    """The lengths with the longest cut to one level, so that they sum to a total or less."""
+    if lengths.sum() <= total:
+        return lengths
+    rising = np.sort(lengths)
+    left = total - np.concatenate(([0.0], np.cumsum(rising)[:-1]))  # for those not yet passed
+    level = left / np.arange(len(rising), 0, -1)
+    fits = np.flatnonzero(level <= rising)
+    return np.minimum(lengths, max(0.0, float(level[fits[0]])) if len(fits) else rising[-1])
 
 
 def _events(changes: Changes, which: pl.Expr) -> pl.DataFrame:
@@ -200,7 +215,7 @@ def _of_peers(events: pl.DataFrame) -> pl.DataFrame:
 def _factors(own: pl.DataFrame, of_peers: pl.DataFrame, place: list[str]) -> pl.DataFrame:
     """`factor` by rank and place: the median peer's total / the rank's own."""
     totals = of_peers.group_by("rank", *place).agg(pl.col("own_ns").sum())
-    usual = totals.group_by(place).agg(usual_ns=pl.col("own_ns").median())
+    usual = totals.group_by(place).agg(usual_ns=_MEDIAN)
     mine = own.group_by("rank", *place).agg(pl.col("own_ns").sum())
     return (
         mine.join(usual, on=place, how="left", nulls_equal=True)

@@ -30,7 +30,8 @@ class Replay:
     `lag_ns`, the work `carries` and the work `host` (-1: none); by edges with a `call` (≥ 0) a
     blocking call waits. `steps` are the windows that are averaged: rank, step, dur_ns as measured,
     and the nodes `opens` and `closes`. `calls` are the blocking calls: rank, name, times.
-    `is_inferred` says whether dependencies had to be guessed from times.
+    `is_inferred` says whether dependencies had to be guessed from times, `launched_share` which
+    share of the device's events have their launch in the file.
     """
 
     graph: Graph
@@ -43,6 +44,7 @@ class Replay:
     calls: pl.DataFrame
     is_inferred: bool
     n_steps_left_out: int = 0
+    launched_share: float = 1.0
 
     @cached_property
     def own_ns(self) -> Floats:
