@@ -107,8 +107,8 @@ class Replayed:
     `step_ns` is the replayed mean step, `measured_ns` the measured one; `error_share` is what they
     differ by. `is_inferred`: dependencies had to be guessed from times. `launched_share` of the
     device's events have their launch in the file; others stay where they were. Above
-    `MAX_ERROR_SHARE` nothing is claimed from it. `critical_path` is the longest path through the steps `path_of`
-    says, of `path_step_ns` in the mean: as recorded, or with the last change asked for.
+    `MAX_ERROR_SHARE` nothing is claimed from it. `critical_path` is the longest path through the
+    steps `path_of` says, of `path_step_ns` in the mean: as recorded, or with the last change asked.
     """
 
     step_ns: float

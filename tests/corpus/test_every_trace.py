@@ -20,6 +20,7 @@ from tracekit.findings import Severity, Status
 from tracekit.units import Unit
 
 HERE = Path(__file__).parent
+OPERATIONS = "traces/ByteDance-Seed+StragglerAnalysis/data"
 FILES = (HERE / "files.txt").read_text(encoding="utf-8").splitlines()
 SETS = (HERE / "sets.txt").read_text(encoding="utf-8").splitlines()
 LARGE = (
@@ -70,9 +71,18 @@ def test_a_set_of_ranks_gives_a_report_that_holds_together(traces, path):
     check(result)
 
 
+@pytest.mark.parametrize("job", ["AR", "ST"])
+def test_operations_of_a_pipeline_give_a_report_that_holds_together(traces, job):
+    result = tracekit.analyze(traces / OPERATIONS / f"trace-{job}.parquet", engine="local:1")
+    assert result.what_if.slowdown > 1.1
+    assert result.replay.is_trusted
+    check(result)
+
+
 def test_every_other_file_is_refused_in_one_line(traces):
     folder = traces / "traces"
     others = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} - set(FILES)
+    others -= {path for path in others if path.endswith(".parquet")}
     for path in sorted(others):
         with pytest.raises(TracekitError) as refused:
             tracekit.analyze(folder / path, engine="local:1")

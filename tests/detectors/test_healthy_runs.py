@@ -84,9 +84,7 @@ def test_a_healthy_job_gets_no_warning(make_run, runs, job, seed):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_same_job_with_one_slow_rank_names_it_though_no_step_gets_shorter(
-    make_run, runs, seed
-):
+def test_the_same_job_with_one_slow_rank_names_it_though_no_step_gets_shorter(make_run, runs, seed):
     traces = ddp(runs, seed)
     slow = runs.Trace()
     for table, rows in ddp(runs, seed)[2].rows.items():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import breakdowns
 from tracekit.derive.cached import remembered
 from tracekit.derive.clocks import clocks, corrected
@@ -44,6 +45,8 @@ def made(run: Run, *, has_stream_waits: bool = True, is_alone: bool = False) -> 
 
     The rows of `work` are the same with and without `is_alone`.
     """
+    if not has_device_events(run):  # a thread that computes and waits shows no dependencies
+        return None
     lines = [rank_timeline(run, r, has_stream_waits=has_stream_waits) for r in run.ranks]
     lines = [line for line in lines if line.events.height]
     windows = breakdowns(run).drop_nulls("step")
