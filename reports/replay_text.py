@@ -9,8 +9,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from tracekit.reports.templating import visible
 from tracekit.replays import MAX_ERROR_SHARE
+from tracekit.reports.templating import visible
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ def summary(slowdowns: Slowdowns, replay: Replayed) -> RenderableType:
         )
         for each in replay.critical_path[:MAX_ROWS]
     ]
-    parts.append(_table(f"Longest path, {replay.path_of}", ("rank", "work", "per step", "of the step"), path))
+    parts.append(
+        _table(f"Longest path, {replay.path_of}", ("rank", "work", "per step", "of the step"), path)
+    )
     return Group(*parts)
 
 
