@@ -15,7 +15,7 @@ from tracekit.reports.components import (
     name,
     ranks_text,
 )
-from tracekit.reports.replayed import replay_alone, straggler_sentence
+from tracekit.reports.replayed import replay_alone, replayed_verdict
 from tracekit.reports.templating import rendered
 from tracekit.units import Unit, text
 
@@ -31,8 +31,8 @@ HOST_SENTENCE = (
 )
 
 REPLAY_SENTENCE = (
-    "Recorded were operations, not what devices and hosts do: the figures are from a replay, and "
-    "what made an operation long is not known."
+    "Recorded were operations, not what devices and hosts do: what can be said comes from a "
+    "replay, and what made an operation long is not known."
 )
 
 MISSING_RANKS, NO_DEVICE_EVENTS = "missing ranks", "no device events"
@@ -96,7 +96,7 @@ def overall(result: Result) -> Verdict:
     if problems:
         return Verdict("Minor findings only", "info")
     n_clear = len(found(result.findings, Status.CLEAR))
-    if not n_clear and replay_alone(result):
+    if not n_clear and replayed_verdict(result):
         return Verdict("Replayed only", "info")
     if not n_clear:
         return Verdict("Not enough data", "unknown")
@@ -110,9 +110,8 @@ def headline(result: Result) -> tuple[str, ...]:
 
     Where a replay is all there is, its sentence stands first: the others speak of checks alone.
     """
-    replay = replay_alone(result)
-    if replay and result.what_if:
-        return (straggler_sentence(result, result.what_if, replay), *result.headline[1:])
+    if said := replayed_verdict(result):
+        return (said, *result.headline[1:])
     if result.headline:
         return result.headline
     n_clear = len(found(result.findings, Status.CLEAR))
@@ -255,7 +254,7 @@ def _why_no_efficiency(result: Result) -> str:
     if not result.run.ranks:
         return "No rank was found."
     if replay_alone(result):
-        return "It needs events of devices; the replay's own efficiency stands below."
+        return "It needs events of devices, and only operations were recorded."
     if not result.run.steps:
         return "It needs step windows, and no step was found in this capture."
     return "It needs averaged steps with compute time on every rank, and this capture has none."

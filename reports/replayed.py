@@ -31,11 +31,17 @@ def trusted(result: Result) -> Replayed | None:
 
 
 def replay_alone(result: Result) -> Replayed | None:
-    """The replay where it is all that is known of a run: nothing measured, nothing found."""
-    has_more = result.breakdown or result.whole
-    if has_more or result.what_if is None or found(result.findings, Status.FOUND):
-        return None
-    return trusted(result)
+    """The replay of a run of operations: nothing is known of devices or hosts."""
+    is_measured = bool(result.breakdown or result.whole)
+    return None if is_measured or result.what_if is None else result.replay
+
+
+def replayed_verdict(result: Result) -> str:
+    """What a replay says of a run of which nothing else is known; empty where that is nothing."""
+    replay = replay_alone(result) and trusted(result)
+    if not replay or result.what_if is None or found(result.findings, Status.FOUND):
+        return ""
+    return straggler_sentence(result, result.what_if, replay)
 
 
 def straggler_sentence(result: Result, slowdowns: Slowdowns, replay: Replayed) -> str:

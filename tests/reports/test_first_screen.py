@@ -142,3 +142,5 @@ def test_a_replay_that_cannot_be_trusted_is_not_enough_data(alone):
     result = replace(alone, replay=replace(alone.replay, error_share=0.06))
     assert overall(result).label == "Not enough data"
     assert headline(result) == alone.headline
+    assert notices(result)[0] == REPLAY_SENTENCE
+    assert dict(facts(result.run, replay_alone(result)))["Mean step"] == "125 ms, replayed 120 ms"
