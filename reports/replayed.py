@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
 from tracekit.findings import HOST_THREAD, Status
 from tracekit.replays import MAX_ERROR_SHARE
 from tracekit.reports.components import found, notice
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from tracekit.findings import Result
     from tracekit.replays import Replayed, Slowdowns
 
@@ -24,10 +24,21 @@ INFERRED = (
 )
 
 
+OF_A_THREAD = (
+    "No device event was recorded: work of a training thread begins in the replay when it was "
+    "recorded to, so the replay cannot say what stragglers cost or what a change would buy."
+)
+
+
 def trusted(result: Result) -> Replayed | None:
-    """The replay of a run, where it meets the measured step closely enough to claim something."""
+    """The replay of a run, where it meets the measured step closely enough to claim something.
+
+    Without devices it meets the step whatever happened, and nothing can be claimed from that.
+    """
     replay = result.replay
-    return replay if replay is not None and replay.is_trusted and replay.step_ns > 0 else None
+    if replay is None or not replay.is_trusted or replay.step_ns <= 0 or _is_of_a_thread(result):
+        return None
+    return replay
 
 
 def replay_alone(result: Result) -> Replayed | None:
@@ -41,19 +52,17 @@ def replayed_verdict(result: Result) -> str:
     replay = replay_alone(result) and trusted(result)
     if not replay or result.what_if is None or found(result.findings, Status.FOUND):
         return ""
-    return straggler_sentence(result, result.what_if, replay)
+    return straggler_sentence(result.what_if, replay)
 
 
-def straggler_sentence(result: Result, slowdowns: Slowdowns, replay: Replayed) -> str:
+def straggler_sentence(slowdowns: Slowdowns, replay: Replayed) -> str:
     """What the mean step would take without stragglers."""
     step, ideal = (text(ns, Unit.NS) for ns in (replay.step_ns, ideal_ns(slowdowns, replay)))
     if slowdowns.slowdown < MIN_SLOWDOWN:
         return f"Equally long work on all ranks would gain next to nothing of the {step} step."
-    # Where there are steps of a training thread, that thread is what waits.
-    is_host = result.run.device_kind == HOST_THREAD and result.breakdown
     return (
         f"Without stragglers the mean step would take {ideal} instead of {step}: "
-        f"{text(slowdowns.waste, Unit.SHARE)} of the {'rank' if is_host else 'GPU'} time."
+        f"{text(slowdowns.waste, Unit.SHARE)} of the GPU time."
     )
 
 
@@ -70,16 +79,18 @@ def error_sentence(replay: Replayed) -> str:
     )
 
 
-def caveats(replay: Replayed) -> Markup:
-    """Notices of what makes the replay less sure, or of no use."""
-    body = Markup("")
-    if not replay.is_trusted:
-        body += notice(
-            f"The replay misses the measured step of {text(replay.measured_ns, Unit.NS)} by "
-            f"{text(replay.error_share, Unit.SHARE)}, more than "
-            f"{text(MAX_ERROR_SHARE, Unit.SHARE)}: nothing is claimed from it.",
-            "warning",
-        )
-    elif replay.is_inferred:
-        body += notice(INFERRED)
-    return body
+def why_not(result: Result, replay: Replayed) -> Markup:
+    """The notice of why nothing is claimed from a replay that is not trusted."""
+    if _is_of_a_thread(result):
+        return notice(OF_A_THREAD, "unknown")
+    return notice(
+        f"The replay misses the measured step of {text(replay.measured_ns, Unit.NS)} by "
+        f"{text(replay.error_share, Unit.SHARE)}, more than "
+        f"{text(MAX_ERROR_SHARE, Unit.SHARE)}: nothing is claimed from it.",
+        "warning",
+    )
+
+
+def _is_of_a_thread(result: Result) -> bool:
+    """Whether training threads stand for devices; a run of operations has neither."""
+    return result.run.device_kind == HOST_THREAD and bool(result.breakdown or result.whole)

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from tracekit.findings import Column
-from tracekit.reports.components import counted, note, table
+from tracekit.reports.components import counted, note, notice, table
 from tracekit.reports.replayed import (
+    INFERRED,
     MIN_SLOWDOWN,
-    caveats,
     error_sentence,
     ideal_ns,
     straggler_sentence,
+    trusted,
+    why_not,
 )
 from tracekit.units import Unit, text
 
@@ -55,14 +57,14 @@ ANSWER_COLUMNS = (
 def render(result: Result, /) -> Markup | None:
     """The step without stragglers, what each of them costs, answers; None without a replay."""
     slowdowns, replay = result.what_if, result.replay
-    if slowdowns is None or replay is None or replay.step_ns <= 0:
+    if slowdowns is None or replay is None:
         return None
-    if not replay.is_trusted:
-        return caveats(replay)
-    sentence = straggler_sentence(result, slowdowns, replay)
+    if trusted(result) is None:
+        return why_not(result, replay)
+    sentence = straggler_sentence(slowdowns, replay)
     return (
         Markup('<p class="sentence">{} {}</p>').format(sentence, error_sentence(replay))
-        + caveats(replay)
+        + (notice(INFERRED) if replay.is_inferred else Markup(""))
         + note(WHAT_IT_IS + (f" {HOST_AS_A_WHOLE}" if HOST in slowdowns.by_type else ""))
         + _shares(slowdowns)
         + _alone(result, slowdowns, replay)
