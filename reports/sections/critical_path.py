@@ -76,7 +76,7 @@ def _path(replay: Replayed) -> Markup:
     label = "Longest path by rank and kind of work, per step"
     if replay.path_of != "as recorded":
         label = f"Longest path by rank and kind of work, per step, with: {replay.path_of}"
-    heads = ("work", "per step", whole, "which is", "longest piece, from the start of the run")
+    heads = ("work", "per step", whole, "which is", "longest piece, from run start")
     return note(HOW_TO_READ + why + cut) + flow(
         label, heads, [_bar(each, whole_ns) for each in shown], are_words=True
     )
