@@ -4,9 +4,9 @@ Run:
     python -m benchmarks.what_if [PATH ...]
 
 Without a path a pipeline of 4 replicas × 4 stages × 32 micro-batches × 44 steps is made up, as
-large as the job "AR" of arXiv 2505.05713. Each path is a file of pipeline operations, or traces of ranks.
-CPU seconds are those of one process. The plain way re-simulates the job for each scenario: it walks
-the operations one by one, in order of dependency.
+large as the job "AR" of arXiv 2505.05713. Each path is a file of pipeline operations, or traces of
+ranks. CPU seconds are those of one process. The plain way re-simulates the job for each scenario:
+it walks the operations one by one, in order of dependency.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def made_up() -> pl.DataFrame:
                 worker = (stage * N_DP + dp, dp, stage, step)
                 rows += _worker(worker, generator)
     schema = {"rank": pl.Int64, **OPS.schema}
-    return pl.DataFrame(rows, schema_overrides=schema, orient="row").select(list(schema))
+    return pl.DataFrame(rows, schema=schema)
 
 
 def _worker(worker: tuple[int, int, int, int], generator: random.Random) -> list[dict[str, object]]:

@@ -15,6 +15,7 @@ from tracekit.reports.components import (
     name,
     ranks_text,
 )
+from tracekit.reports.replayed import replay_alone, replayed_verdict
 from tracekit.reports.templating import rendered
 from tracekit.units import Unit, text
 
@@ -22,10 +23,16 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from tracekit.findings import Efficiency, Finding, Quality, Result, RunFacts
+    from tracekit.replays import Replayed
 
 HOST_SENTENCE = (
     "No device event was recorded: the training thread stands for the device, "
     "so every figure is host time."
+)
+
+REPLAY_SENTENCE = (
+    "Recorded were operations, not what devices and hosts do: what can be said comes from a "
+    "replay, and what made an operation long is not known."
 )
 
 MISSING_RANKS, NO_DEVICE_EVENTS = "missing ranks", "no device events"
@@ -66,7 +73,7 @@ def first_screen(result: Result) -> Markup:
             (label, name(sentence, 400)) for label, sentence in zip(labels, sentences, strict=True)
         ],
         top=_top_link(problems),
-        facts=facts(result.run),
+        facts=facts(result.run, replay_alone(result)),
         notices=notices(result),
         efficiency=result.efficiency,
         bars=efficiency_bars(result.efficiency) if result.efficiency else (),
@@ -89,6 +96,8 @@ def overall(result: Result) -> Verdict:
     if problems:
         return Verdict("Minor findings only", "info")
     n_clear = len(found(result.findings, Status.CLEAR))
+    if not n_clear and replayed_verdict(result):
+        return Verdict("Replayed only", "info")
     if not n_clear:
         return Verdict("Not enough data", "unknown")
     if found(result.findings, Status.FAILED) or 2 * n_clear < len(result.findings):
@@ -97,7 +106,12 @@ def overall(result: Result) -> Verdict:
 
 
 def headline(result: Result) -> tuple[str, ...]:
-    """The result's own sentences, or what can be said without them."""
+    """The result's own sentences, or what can be said without them.
+
+    Where a replay is all there is, its sentence stands first: the others speak of checks alone.
+    """
+    if said := replayed_verdict(result):
+        return (said, *result.headline[1:])
     if result.headline:
         return result.headline
     n_clear = len(found(result.findings, Status.CLEAR))
@@ -109,16 +123,25 @@ def headline(result: Result) -> tuple[str, ...]:
     return ("Nothing could be checked: the capture holds too little.",)
 
 
-def facts(run: RunFacts) -> tuple[tuple[str, str], ...]:
-    """Label and value of what a reader must know to place the figures."""
+def facts(run: RunFacts, replay: Replayed | None = None) -> tuple[tuple[str, str], ...]:
+    """Label and value of what a reader must know to place the figures.
+
+    Args:
+        run: The run.
+        replay: Its replay, where that is all that is known of it.
+    """
     n_ranks, n_averaged = len(run.ranks), len(run.averaged_steps)
     models = sorted({rank.gpu_model for rank in run.ranks if rank.gpu_model})
     shown_models = ", ".join(models[:3]) + (
         f" and {len(models) - 3} more" if len(models) > 3 else ""
     )
     layout = " \u00d7 ".join(f"{key.upper()} {value}" for key, value in run.layout.items())
+    ranks = ("Ranks", f"{n_ranks:,} of {run.world_size:,} analysed")
+    if replay:
+        step = f"{text(replay.measured_ns, Unit.NS)}, replayed {text(replay.step_ns, Unit.NS)}"
+        return tuple(pair for pair in (ranks, ("Mean step", step), ("Layout", layout)) if pair[1])
     pairs = (
-        ("Ranks", f"{n_ranks:,} of {run.world_size:,} analysed"),
+        ranks,
         ("Devices", _devices(run, shown_models)),
         ("Mean step", text(run.step_ns, Unit.NS) if run.steps else "no step found"),
         ("Steps averaged", f"{n_averaged:,} of {len(run.steps):,}"),
@@ -179,7 +202,9 @@ def notices(result: Result) -> tuple[str, ...]:
     if result.source.other_runs:
         n_others = counted(len(result.source.other_runs), "other run")
         sentences.append(f"This path holds {n_others}; pick one with --run NAME.")
-    if run.device_kind == HOST_THREAD:
+    if replay_alone(result):
+        sentences.append(REPLAY_SENTENCE)
+    elif run.device_kind == HOST_THREAD:
         sentences.append(HOST_SENTENCE + _why_no_device(result))
     if run.missing_ranks:
         n_missing = len(run.missing_ranks)
@@ -228,6 +253,8 @@ def _why_no_device(result: Result) -> str:
 def _why_no_efficiency(result: Result) -> str:
     if not result.run.ranks:
         return "No rank was found."
+    if replay_alone(result):
+        return "It needs events of devices, and only operations were recorded."
     if not result.run.steps:
         return "It needs step windows, and no step was found in this capture."
     return "It needs averaged steps with compute time on every rank, and this capture has none."

@@ -60,7 +60,7 @@ def report_html(result: Result, /) -> str:
         numbers=numbers(result),
         first_screen=first_screen(result),
         sections=shown,
-        has_filter=len(result.run.ranks) > 1 or len(result.run.steps) > 1,
+        has_filter=_has_filter(result),
         faulty=ranks_text(faulty_ranks(result), max_spans=64).replace("\u2013", "-"),
     )
     return str(page)
@@ -97,6 +97,12 @@ def policy(scripts: tuple[str, ...]) -> str:
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
+
+
+def _has_filter(result: Result) -> bool:
+    """Whether there is something to choose from: ranks or steps that were measured."""
+    is_measured = bool(result.breakdown or result.whole)
+    return is_measured and (len(result.run.ranks) > 1 or len(result.run.steps) > 1)
 
 
 def _digest(script: str) -> str:

@@ -18,6 +18,7 @@ from tracekit.findings import Severity, Status, ranked
 from tracekit.reports.components import SEVERITY_LABELS, counted, found, ranks_text
 from tracekit.reports.first_screen import facts, headline, notices, overall, weighty_remarks
 from tracekit.reports.mean_step import PARTS, basis_sentence, job_mean, mean_steps
+from tracekit.reports.replayed import replay_alone
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
@@ -110,7 +111,10 @@ def _wrapped(sentence: str, columns: int, n_lines: int, indent: str = "") -> lis
 
 
 def _facts(result: Result, columns: int) -> list[Text]:
-    shown = [plain(f"{label.lower()} {value}", columns) for label, value in facts(result.run)]
+    shown = [
+        plain(f"{label.lower()} {value}", columns)
+        for label, value in facts(result.run, replay_alone(result))
+    ]
     return [Text(line, style="dim") for line in _lines(shown, " · ", columns)[:MAX_FACT_LINES]]
 
 

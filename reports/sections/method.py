@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.findings import HOST_THREAD
-from tracekit.reports.first_screen import HOST_SENTENCE
+from tracekit.replays import MAX_ERROR_SHARE
+from tracekit.reports.first_screen import HOST_SENTENCE, REPLAY_SENTENCE
 from tracekit.reports.mean_step import PARTS
+from tracekit.reports.replayed import replay_alone
 from tracekit.reports.templating import rendered
 from tracekit.units import Unit, text
 
@@ -26,9 +28,18 @@ def render(result: Result, /) -> Markup | None:
         "method.html.j2",
         run=run,
         parts=PARTS,
-        host_sentence=HOST_SENTENCE if run.device_kind == HOST_THREAD else "",
+        host_sentence=_device_sentence(result),
+        has_replay=result.replay is not None,
+        max_error=text(MAX_ERROR_SHARE, Unit.SHARE),
         clock=None if run.clock_error_ns is None else text(run.clock_error_ns, Unit.NS),
         version=result.tracekit_version,
         created=result.created,
         schema_version=result.schema_version,
     )
+
+
+def _device_sentence(result: Result) -> str:
+    """What stands for devices where none was recorded."""
+    if replay_alone(result):
+        return REPLAY_SENTENCE
+    return HOST_SENTENCE if result.run.device_kind == HOST_THREAD else ""

@@ -80,6 +80,7 @@ def _card(finding: Finding, position: int, device: str) -> Markup:
         facts=_facts(finding),
         window=window,
         saving=_saving(finding.saving, device) if finding.saving else None,
+        replayed=_replayed(finding),
         evidence=[_evidence(evidence) for evidence in finding.evidence],
         is_open=position == 0,
         name=name,
@@ -117,6 +118,21 @@ def _saving(saving: Saving, device: str) -> list[tuple[str, str]]:
     if saving.gpu_hours_per_day.high > 0:
         currencies.append((hours_text(saving.gpu_hours_per_day), f"{device}-hours per day"))
     return currencies
+
+
+def _replayed(finding: Finding) -> str:
+    """What the replay says of the saving, over all ranks and for those at fault alone."""
+    saving = finding.saving
+    if saving is None:
+        return ""
+    alone = "these ranks" if len(finding.ranks) > 1 else "this rank"
+    figures = (
+        ("replayed over all ranks", saving.replayed_ns),
+        (f"{alone} alone, optimistic", saving.alone_ns),
+    )
+    parts = [f"{of}: {text(ns, Unit.NS)} per step" for of, ns in figures if ns is not None]
+    sentence = "; ".join(parts)
+    return f"{sentence[:1].upper()}{sentence[1:]}." if parts else ""
 
 
 def _evidence(evidence: Evidence) -> Markup:

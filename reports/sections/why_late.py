@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from tracekit.findings import Status, ranked
 from tracekit.reports.components import NOT_RECORDED, anchor, found, name, note
+from tracekit.reports.flow import Bar, flow
 from tracekit.units import Unit, text
 from tracekit.waiting import LATENESS, WHY_LATE
 
@@ -23,6 +24,7 @@ TITLE = "Why the late rank is late"
 DETECTOR = "straggler-rank"
 MAX_FINDINGS = 8
 MAX_PARTS = 12
+HEADS = ("part", "more than the peer", "this rank", "median peer")
 
 HOW_TO_READ = (
     "Each bar starts where the one above it ends: to the right what the late rank spends more on "
@@ -78,24 +80,18 @@ def _figure(finding: Finding, evidence: Evidence) -> Markup:
     ends = [0.0]
     for part in shown:
         ends.append(ends[-1] + part.extra_ns)
-    low, high = min(*ends, total.extra_ns), max(*ends, total.extra_ns)
-    body = Markup("").join(
-        _row(part, (start, end), (low, high))
+    bars = [
+        _bar(part, start, end, "more" if part.extra_ns >= 0 else "less")
         for part, start, end in zip(shown, ends, ends[1:], strict=False)
-    ) + _row(total, (0.0, total.extra_ns), (low, high), is_total=True)
-    return Markup(
-        '<h3><a href="#{anchor}">{title}</a></h3>'
-        '<div class="scroll" role="group" tabindex="0" aria-label="{label}">'
-        '<table class="flow" style="--zero:{zero}"><caption>{label}</caption><thead><tr>'
-        '<th scope="col">part</th><th scope="col" class="n">more than the peer</th>'
-        '<th scope="col" aria-hidden="true"></th><th scope="col" class="n">this rank</th>'
-        '<th scope="col" class="n">median peer</th></tr></thead><tbody>{body}</tbody></table></div>'
-    ).format(
-        anchor=anchor(finding),
-        title=name(finding.title, 160),
-        label=f"Parts of the lateness of {_who(finding)}, per step",
-        zero=_percent(0.0, (low, high)),
-        body=body,
+    ]
+    return Markup('<h3><a href="#{}">{}</a></h3>{}').format(
+        anchor(finding),
+        name(finding.title, 160),
+        flow(
+            f"Parts of the lateness of {_who(finding)}, per step",
+            HEADS,
+            [*bars, _bar(total, 0.0, total.extra_ns, "total")],
+        ),
     )
 
 
@@ -114,29 +110,16 @@ def _largest_first(parts: Sequence[Extra]) -> list[Extra]:
     return sorted(kept, key=lambda part: -part.extra_ns)
 
 
-def _row(
-    part: Extra, span: tuple[float, float], axis: tuple[float, float], *, is_total: bool = False
-) -> Markup:
-    kind = "total" if is_total else "more" if part.extra_ns >= 0 else "less"
-    sign = "\u2212" if part.extra_ns < 0 else "+" if part.extra_ns and not is_total else ""
-    return Markup(
-        '<tr class="{kind}"><th scope="row">{part}</th><td class="n">{extra}</td>'
-        '<td class="track" aria-hidden="true" style="--a:{start};--z:{end}"></td>'
-        '<td class="n">{own}</td><td class="n">{peer}</td></tr>'
-    ).format(
+def _bar(part: Extra, start_ns: float, end_ns: float, kind: str) -> Bar:
+    sign = "\u2212" if part.extra_ns < 0 else "+" if part.extra_ns and kind != "total" else ""
+    return Bar(
+        head=part.part,
+        value=sign + text(abs(part.extra_ns), Unit.NS),
+        start_ns=start_ns,
+        end_ns=end_ns,
         kind=kind,
-        part=name(part.part),
-        extra=sign + text(abs(part.extra_ns), Unit.NS),
-        start=_percent(min(span), axis),
-        end=_percent(max(span), axis),
-        own=_time(part.own_ns),
-        peer=_time(part.peer_ns),
+        also=(_time(part.own_ns), _time(part.peer_ns)),
     )
-
-
-def _percent(ns: float, axis: tuple[float, float]) -> str:
-    low, high = axis
-    return f"{100 * (ns - low) / ((high - low) or 1.0):.2f}"
 
 
 def _time(ns: float | None) -> str | Markup:

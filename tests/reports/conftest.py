@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tracekit.findings import (
@@ -29,6 +30,7 @@ from tracekit.findings import (
     SourceFile,
     Status,
 )
+from tracekit.replays import Answer, EfficiencyTree, OnPath, Replayed, Slack, Slowdowns
 from tracekit.units import Quantity, Unit
 from tracekit.waiting import (
     LATENESS,
@@ -193,6 +195,66 @@ def large_waiting():
         matrix=(*waiting.matrix, *pairs)[:4096],
         by_step=(*waiting.by_step, *by_step),
         meetings=(one, one, replace(one, is_aligned=False)),
+    )
+
+
+SLOWDOWNS = Slowdowns(
+    slowdown=1.25,
+    by_type={"forward-compute": 1.125, "grads-reduce-scatter": 1.0625, "optimizer": 1.004},
+    by_dp={"1": 1.1, "0": 1.001},
+    by_stage={"3": 1.2, "0": 1.0, "1": 0.99, "2": 0.98},
+    by_worker={f"{dp},{stage}": 1.0 for dp in range(2) for stage in range(4)},
+    worker_share=0.5,
+    last_stage_share=1.2,
+    waste=0.2,
+    replay_error=0.04,
+)
+"""96 ms without stragglers, 120 ms with them: half of it goes with one of eight workers."""
+
+
+def replayed(work="gemm", **changes):
+    """120 ms, of which 60 is compute in the mean; 125 ms were measured."""
+    values = {
+        "step_ns": 120.0 * MS,
+        "measured_ns": 125.0 * MS,
+        "error_share": 0.04,
+        "is_inferred": False,
+        "tree": EfficiencyTree(
+            load_balance_share=60 / 72,
+            serialization_share=72 / 90,
+            orchestration_share=90 / 100,
+            transfer_share=100 / 120,
+            mean_compute_ns=60.0 * MS,
+            imbalance_ns=12.0 * MS,
+            serialization_ns=18.0 * MS,
+            orchestration_ns=10.0 * MS,
+            transfer_ns=20.0 * MS,
+            step_ns=120.0 * MS,
+        ),
+        "path_step_ns": 120.0 * MS,
+        "path_of": "as recorded",
+        "critical_path": (
+            on_path(5, "host", "host", 60),
+            on_path(5, "compute", work, 48, 1_234_567_891, 1_234_667_891),
+            on_path(0, "latency", "latency", 12),
+        ),
+        "slack": (
+            Slack(
+                kind="compute",
+                type=work,
+                total_ns=480.0 * MS,
+                median_slack_ns=7.0 * MS,
+                critical_share=0.1,
+            ),
+        ),
+        "answers": (),
+    }
+    return Replayed(**(values | changes))
+
+
+def on_path(rank, kind, work, ms, start_ns=None, end_ns=None):
+    return OnPath(
+        rank=rank, kind=kind, type=work, per_step_ns=ms * MS * 1.0, start_ns=start_ns, end_ns=end_ns
     )
 
 
@@ -373,6 +435,27 @@ def straggler():
         quality=quality,
         whole=tuple(parts(rank, None, compute=240, waiting=80, idle=65) for rank in range(8)),
         waiting=waiting_of(8, (1, 2), n_stages=4),
+        what_if=SLOWDOWNS,
+        replay=replayed(),
+    )
+
+
+@pytest.fixture(scope="session")
+def alone(straggler):
+    """A run of which nothing is known but its replay, as one of pipeline operations is."""
+    run = replace(
+        straggler.run, steps=(), averaged_steps=(), device_kind="host thread", n_gpus=0, step_ns=0.0
+    )
+    skipped = tuple(f for f in straggler.findings if f.status is Status.SKIPPED)
+    return replace(
+        straggler,
+        run=run,
+        breakdown=(),
+        whole=(),
+        findings=skipped,
+        waiting=None,
+        efficiency=None,
+        headline=("Too little could be checked.", "0 of 17 checks ran.", "More is below."),
     )
 
 
@@ -473,6 +556,21 @@ def hostile():
             ),
             others=HOSTILE,
         ),
+        what_if=msgspec.structs.replace(
+            SLOWDOWNS,
+            by_type=dict.fromkeys(HOSTILE, 1.2),
+            by_dp=dict.fromkeys(HOSTILE, 1.2),
+            by_stage=dict.fromkeys(HOSTILE, 1.2),
+        ),
+        replay=replayed(
+            path_of=SCRIPT,
+            critical_path=tuple(on_path(1, t, t, 20, 0, MS) for t in HOSTILE),
+            slack=tuple(
+                Slack(kind=t, type=t, total_ns=1.0, median_slack_ns=1.0, critical_share=0.5)
+                for t in HOSTILE
+            ),
+            answers=tuple(Answer(question=t, step_ns=1.0, gained_ns=1.0) for t in HOSTILE),
+        ),
         waiting=waiting_of(
             2,
             (1,),
@@ -496,4 +594,10 @@ def large():
         efficiency=EFFICIENCY,
         whole=tuple(parts(rank, None, compute=1200, waiting=400, idle=300) for rank in range(1024)),
         waiting=large_waiting(),
+        what_if=msgspec.structs.replace(
+            SLOWDOWNS, by_dp={str(dp): 1.3 - dp / 10_000 for dp in range(1024)}
+        ),
+        replay=replayed(
+            critical_path=tuple(on_path(rank, "compute", "gemm", 5) for rank in range(24))
+        ),
     )

@@ -7,7 +7,16 @@ from dataclasses import replace
 import pytest
 
 from tracekit.findings import Severity, Status
-from tracekit.reports.first_screen import HOST_SENTENCE, facts, headline, notices, overall
+from tracekit.reports.first_screen import (
+    HOST_SENTENCE,
+    REPLAY_SENTENCE,
+    facts,
+    headline,
+    notices,
+    overall,
+)
+from tracekit.reports.render import report_html
+from tracekit.reports.replayed import replay_alone
 
 
 def of_status(result, *statuses):
@@ -107,3 +116,31 @@ def test_many_gpu_models_are_counted(straggler):
     ranks = tuple(replace(rank, gpu_model=f"GPU {rank.rank}") for rank in straggler.run.ranks)
     shown = dict(facts(replace(straggler.run, ranks=ranks)))
     assert shown["Devices"] == "8 \u00d7 GPU 0, GPU 1, GPU 2 and 5 more"
+
+
+def test_a_run_known_by_its_replay_alone_says_what_that_found(alone):
+    assert overall(alone).label == "Replayed only"
+    step = "the mean step would take 96 ms instead of 120 ms"
+    assert headline(alone) == (
+        f"Without stragglers {step}: 20.0 % of the GPU time.",
+        "0 of 17 checks ran.",
+        "More is below.",
+    )
+    assert notices(alone)[0] == REPLAY_SENTENCE
+    shown = dict(facts(alone.run, replay_alone(alone)))
+    assert shown == {
+        "Ranks": "8 of 8 analysed",
+        "Mean step": "125 ms, replayed 120 ms",
+        "Layout": "DP 8",
+    }
+    page = report_html(alone)
+    assert "training thread" not in page
+    assert 'id="filter"' not in page
+
+
+def test_a_replay_that_cannot_be_trusted_is_not_enough_data(alone):
+    result = replace(alone, replay=replace(alone.replay, error_share=0.06))
+    assert overall(result).label == "Not enough data"
+    assert headline(result) == alone.headline
+    assert notices(result)[0] == REPLAY_SENTENCE
+    assert dict(facts(result.run, replay_alone(result)))["Mean step"] == "125 ms, replayed 120 ms"

@@ -85,7 +85,7 @@ def plot(driver, kind, path):
     return driver.execute_script(f"return document.getElementById('chart-{kind}').{path}")
 
 
-@pytest.mark.parametrize("name", ["straggler", "healthy", "single", "hostile", "large"])
+@pytest.mark.parametrize("name", ["straggler", "healthy", "single", "hostile", "large", "alone"])
 def test_the_console_stays_silent_and_nothing_hostile_runs(opened, name):
     driver = opened(name)
     assert driver.get_log("browser") == []
@@ -94,21 +94,22 @@ def test_the_console_stays_silent_and_nothing_hostile_runs(opened, name):
 
 
 @pytest.mark.parametrize("width", [390, 2560])
-@pytest.mark.parametrize("name", ["straggler", "hostile", "large"])
+@pytest.mark.parametrize("name", ["straggler", "hostile", "large", "alone"])
 def test_the_page_never_scrolls_sideways(opened, name, width):
     driver = opened(name, width=width)
     driver.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     assert driver.execute_script("return document.documentElement.scrollWidth") <= width
 
 
-def test_bars_of_waiting_are_seen_on_a_phone(opened):
+def test_bars_are_seen_on_a_phone(opened):
     driver = opened("straggler", width=390)
-    script = """return ['.flow', '.arrivals'].map(name => {
+    script = """return ['#efficiency-tree', '#critical-path', '#why-late', '#arrivals'].map(id => {
+        const name = `${id} :is(.flow, .arrivals)`;
         const frame = document.querySelector(name).closest('.scroll').getBoundingClientRect();
         const bar = document.querySelector(`${name} .track`).getBoundingClientRect();
         return bar.width > 100 && bar.right <= frame.right;
     })"""
-    assert driver.execute_script(script) == [True, True]
+    assert driver.execute_script(script) == [True] * 4
 
 
 def test_saving_and_cure_hang_beside_their_labels(opened):
@@ -187,6 +188,7 @@ def test_the_filter_applies_to_charts_and_tables(opened):
     assert plot(driver, "heat", "data[0].y") == ["rank 0", "rank 5", "rank 6"]
     assert plot(driver, "bars", "data[0].y.length") == 3
     assert visible_ranks(driver, "#what-to-fix tr[data-rank]") == [0, 5, 6]
+    assert visible_ranks(driver, "#critical-path tr[data-rank]") == [5, 5, 0]
     assert visible_ranks(driver, "table[data-source] tr[data-rank]") == [0, 5, 6]
     assert texts(driver, "#filter-state") == ["3 of 8 ranks, 4 of 4 steps"]
 
@@ -204,6 +206,7 @@ def test_ranks_at_fault_are_one_press_away_and_all_come_back(opened):
     driver = opened("straggler")
     driver.find_element(By.ID, "filter-faulty").send_keys(Keys.ENTER)
     assert plot(driver, "heat", "data[0].y") == ["rank 5"]
+    assert visible_ranks(driver, "#critical-path tr[data-rank]") == [5, 5]
     driver.find_element(By.CSS_SELECTOR, "#filter [type=reset]").send_keys(Keys.ENTER)
     WebDriverWait(driver, WAIT_S).until(lambda d: plot(d, "heat", "data[0].y.length") == 8)
     assert visible_ranks(driver, "table[data-source] tr[data-rank]") == list(range(8))

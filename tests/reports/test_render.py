@@ -15,7 +15,7 @@ from tracekit.reports.render import report_html, write_report
 MAX_BYTES = 6_000_000
 
 
-@pytest.fixture(params=["straggler", "healthy", "single", "hostile", "large"])
+@pytest.fixture(params=["straggler", "healthy", "single", "hostile", "large", "alone"])
 def page(request):
     return report_html(request.getfixturevalue(request.param))
 

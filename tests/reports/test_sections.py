@@ -23,7 +23,7 @@ from tracekit.reports.sections import (
     where_the_step_goes,
 )
 
-ALL = ["straggler", "healthy", "single", "hostile", "large"]
+ALL = ["straggler", "healthy", "single", "hostile", "large", "alone"]
 
 
 def test_sections_have_unique_orders_and_titles():

@@ -34,7 +34,7 @@ def critical_path(replay: Replay, scenario: Scenario | None = None) -> pl.DataFr
     edge_ns = replay.edge_ns(asked.own_ns)
     if asked.cut is not None:
         edge_ns[asked.cut] = -np.inf
-    edges = _edges_back(replay, reached, edge_ns)
+    edges, before_ns = _edges_back(replay, reached, edge_ns)
     parts = [
         pl.DataFrame({"place": np.arange(len(edges)), "row": rows[edges]})
         for rows in (replay.host, replay.carries)
@@ -55,7 +55,10 @@ def critical_path(replay: Replay, scenario: Scenario | None = None) -> pl.DataFr
         pl.concat([taken, lag], how="diagonal_relaxed")
         .filter(pl.col("on_path_ns") != 0)
         .sort("place", maintain_order=True)
-        .with_columns(pl.col("type").fill_null(LATENCY), pl.col("rank").forward_fill())
+        .with_columns(
+            pl.col("type").fill_null(LATENCY), pl.col("rank").forward_fill().backward_fill()
+        )
+        .pipe(_clipped, before_ns)
         .select(*columns, "on_path_ns")
     )
 
@@ -79,13 +82,21 @@ def slack_ns(replay: Replay) -> Floats:
     return slack
 
 
-def _edges_back(replay: Replay, reached: Floats, edge_ns: Floats) -> Ints:
-    """Edges of the path, first to last."""
+def _clipped(parts: pl.DataFrame, before_ns: float) -> pl.DataFrame:
+    """The path without what its first parts took before the steps began."""
+    reached = pl.col("on_path_ns").cum_sum()
+    inside = pl.min_horizontal("on_path_ns", (reached - before_ns).clip(lower_bound=0.0))
+    return parts.with_columns(on_path_ns=inside).filter(pl.col("on_path_ns") > 0)
+
+
+def _edges_back(replay: Replay, reached: Floats, edge_ns: Floats) -> tuple[Ints, float]:
+    """Edges of the path, first to last, and how much of them lies before the steps begin."""
     graph = replay.graph
     order = np.argsort(graph.targets, kind="stable")
     first = np.searchsorted(graph.targets[order], np.arange(graph.n_nodes + 1))
     begin_ns = reached[replay.steps["opens"].to_numpy()].min()
     found: list[int] = []
+    before_ns = 0.0
     for end in _ends(replay, reached).tolist()[::-1]:
         node = end
         while reached[node] > begin_ns:
@@ -96,7 +107,8 @@ def _edges_back(replay: Replay, reached: Floats, edge_ns: Floats) -> Ints:
             edge = int(into[np.argmax(arriving)])
             found.append(edge)
             node = int(graph.sources[edge])
-    return np.array(found[::-1], np.int64)
+        before_ns += max(0.0, float(begin_ns - reached[node]))
+    return np.array(found[::-1], np.int64), before_ns
 
 
 def _ends(replay: Replay, reached: Floats) -> Ints:
