@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.findings import HOST_THREAD, Status
-from tracekit.replays import MAX_ERROR_SHARE
+from tracekit.findings import Status
+from tracekit.replays import MAX_ERROR_SHARE, MIN_LAUNCHED_SHARE
 from tracekit.reports.components import found, notice
 from tracekit.units import Unit, text
 
@@ -24,21 +24,10 @@ INFERRED = (
 )
 
 
-OF_A_THREAD = (
-    "No device event was recorded: work of a training thread begins in the replay when it was "
-    "recorded to, so the replay cannot say what stragglers cost or what a change would buy."
-)
-
-
 def trusted(result: Result) -> Replayed | None:
-    """The replay of a run, where it meets the measured step closely enough to claim something.
-
-    Without devices it meets the step whatever happened, and nothing can be claimed from that.
-    """
+    """The replay of a run, where something may be claimed from it."""
     replay = result.replay
-    if replay is None or not replay.is_trusted or replay.step_ns <= 0 or _is_of_a_thread(result):
-        return None
-    return replay
+    return replay if replay and replay.is_trusted and replay.step_ns > 0 else None
 
 
 def replay_alone(result: Result) -> Replayed | None:
@@ -79,18 +68,17 @@ def error_sentence(replay: Replayed) -> str:
     )
 
 
-def why_not(result: Result, replay: Replayed) -> Markup:
+def why_not(replay: Replayed) -> Markup:
     """The notice of why nothing is claimed from a replay that is not trusted."""
-    if _is_of_a_thread(result):
-        return notice(OF_A_THREAD, "unknown")
+    if replay.launched_share < MIN_LAUNCHED_SHARE:
+        return notice(
+            f"Only {text(replay.launched_share, Unit.SHARE)} of the device's work has its launch "
+            "in the file. The rest stays where it was in a replay, so nothing is claimed from it.",
+            "unknown",
+        )
     return notice(
         f"The replay misses the measured step of {text(replay.measured_ns, Unit.NS)} by "
         f"{text(replay.error_share, Unit.SHARE)}, more than "
         f"{text(MAX_ERROR_SHARE, Unit.SHARE)}: nothing is claimed from it.",
         "warning",
     )
-
-
-def _is_of_a_thread(result: Result) -> bool:
-    """Whether training threads stand for devices; a run of operations has neither."""
-    return result.run.device_kind == HOST_THREAD and bool(result.breakdown or result.whole)

@@ -60,7 +60,7 @@ def render(result: Result, /) -> Markup | None:
     if slowdowns is None or replay is None:
         return None
     if trusted(result) is None:
-        return why_not(result, replay)
+        return why_not(replay)
     sentence = straggler_sentence(slowdowns, replay)
     return (
         Markup('<p class="sentence">{} {}</p>').format(sentence, error_sentence(replay))

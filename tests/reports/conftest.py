@@ -219,6 +219,7 @@ def replayed(work="gemm", **changes):
         "measured_ns": 125.0 * MS,
         "error_share": 0.04,
         "is_inferred": False,
+        "launched_share": 1.0,
         "tree": EfficiencyTree(
             load_balance_share=60 / 72,
             serialization_share=72 / 90,

@@ -12,7 +12,6 @@ from markupsafe import Markup
 from tracekit.findings import SCHEMA_VERSION, encoded_result, read_result
 from tracekit.replays import Answer
 from tracekit.reports.render import shown_sections
-from tracekit.reports.replayed import OF_A_THREAD
 from tracekit.reports.sections import critical_path, efficiency_tree, method, what_if, what_to_fix
 
 MS = 1_000_000
@@ -69,9 +68,11 @@ def test_the_step_without_stragglers_is_said_with_the_error_of_the_replay(stragg
     assert "misses the measured step of 125 ms by 4.0 %." in body
 
 
-def test_the_replay_of_a_training_thread_claims_nothing(straggler):
-    result = replace(straggler, run=replace(straggler.run, device_kind="host thread"))
-    assert words(what_if.render(result)) == OF_A_THREAD
+def test_a_replay_in_which_too_much_stays_where_it_was_claims_nothing(straggler):
+    result = with_replay(straggler, launched_share=0.9)
+    assert "Only 90.0 % of the device's work has its launch in the file." in words(
+        what_if.render(result)
+    )
     assert efficiency_tree.render(result) is None
     assert critical_path.render(result) is None
 

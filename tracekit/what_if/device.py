@@ -32,6 +32,8 @@ SLACK_NS = 5_000
 NEAR_NS = 15_000
 """An event of another stream that ended this shortly before may be that cause."""
 SKEW_NS = 2_000
+MAX_AHEAD, MAX_BEHIND = 64, 256
+"""How many launches a wait is looked for ahead and behind a call."""
 
 
 @dataclass(frozen=True)
@@ -140,52 +142,116 @@ def _events(run: Run, rank: int) -> pl.DataFrame:
 
 
 def _stream_waits(run: Run, rank: int, events: pl.DataFrame, streams: Ints) -> tuple[Ints, bool]:
-    """Events and what their stream was told to wait for, from recorded waits or from the calls.
+    """Events and what their stream was told to wait for; and whether that had to be inferred.
 
-    A call does not say which streams it ties: it binds the stream of the next launch on its thread
-    to the last work launched before on another one. Without such calls only a collective is known
-    to wait, for what was launched before it on the thread.
+    Recorded waits name both streams. A call alone does not: it binds the stream of the next launch
+    on its thread to the last work launched before on another one. Without any call a collective is
+    known to wait for what was launched before it on another stream, and what follows an operator
+    that waits for it (wait_tensor) on the thread waits for the collective. What the times
+    contradict is left out.
     """
-    calls = (
-        run.scan("launches", rank)
-        .filter(pl.col("role") == "stream-wait")
+    start, end = events["start_ns"].to_numpy(), events["end_ns"].to_numpy()
+    launches = _Launches(events, streams)
+    recorded = run.scan("syncs", rank).filter(pl.col("kind").str.contains("Wait")).collect()
+    calls = run.scan("launches", rank).filter(pl.col("role") == "stream-wait")
+    waits = calls.select("thread", "start_ns").sort("start_ns").collect()
+    if recorded.height:
+        pairs = _recorded_waits(run, rank, recorded, launches)
+    elif waits.height:
+        pairs = [
+            pair
+            for thread, at_ns in waits.iter_rows()
+            for pair in launches.bound(launches.place(at_ns), thread)
+        ]
+    else:
+        pairs = _waits_of_collectives(run, rank, events, launches)
+    found = np.array(pairs, np.int64).reshape(-1, 2)
+    is_possible = start[found[:, 0]] >= end[found[:, 1]] - SKEW_NS
+    return found[is_possible], recorded.is_empty()
+
+
+class _Launches:
+    """Device events in the order of their launches, to ask what came before and after a call."""
+
+    def __init__(self, events: pl.DataFrame, streams: Ints) -> None:
+        launched = events["launch_start_ns"].fill_null(-1).to_numpy()
+        order = np.argsort(launched, kind="stable")
+        self.order: Ints = order[launched[order] >= 0]
+        self.launched: Ints = launched[self.order]
+        self.threads: Ints = events["launch_thread"].fill_null(-1).to_numpy()[self.order]
+        self.streams = streams[self.order]
+        self.numbers: Ints = events["stream"].fill_null(-1).to_numpy()[self.order]
+
+    def place(self, at_ns: int) -> int:
+        """The first launch that does not come before a time."""
+        return int(np.searchsorted(self.launched, at_ns, side="left"))
+
+    def bound(self, place: int, thread: int) -> list[tuple[int, int]]:
+        """The next event launched on a thread with the last one before `place` elsewhere."""
+        waiting = self.next_on(place, thread)
+        return [] if waiting is None else self.last_elsewhere(place, waiting)
+
+    def next_on(self, place: int, thread: int) -> int | None:
+        """The next launch of a thread, a few launches on at most."""
+        ahead = np.flatnonzero(self.threads[place : place + MAX_AHEAD] == thread)
+        return place + int(ahead[0]) if len(ahead) else None
+
+    def last_elsewhere(self, place: int, bound: int) -> list[tuple[int, int]]:
+        """The event launched at `bound` with the last one before `place` on another stream."""
+        first = max(0, place - MAX_BEHIND)
+        others = np.flatnonzero(self.streams[first:place] != self.streams[bound])
+        if not len(others):
+            return []
+        return [(int(self.order[bound]), int(self.order[first + others[-1]]))]
+
+    def on_stream(self, number: int, place: int, *, is_before: bool) -> int | None:
+        """The last event of a stream launched before a place, or the first one from there on."""
+        places = np.flatnonzero(self.numbers == number)
+        at = int(np.searchsorted(places, place, side="left")) - is_before
+        return int(self.order[places[at]]) if 0 <= at < len(places) else None
+
+
+def _recorded_waits(
+    run: Run, rank: int, rows: pl.DataFrame, launches: _Launches
+) -> list[tuple[int, int]]:
+    """Pairs from rows that name the waiting stream, the other, and the call that marked it."""
+    called = run.scan("launches", rank).select("correlation", "start_ns").drop_nulls().collect()
+    called_at = dict(called.iter_rows())
+    pairs = []
+    for row in rows.iter_rows(named=True):
+        at_ns = called_at.get(row["correlation"], row["start_ns"])
+        marked_ns = called_at.get(row["wait_on_correlation"], at_ns)
+        waiting = launches.on_stream(row["stream"], launches.place(at_ns), is_before=False)
+        awaited = launches.on_stream(
+            row["wait_on_stream"], launches.place(marked_ns), is_before=True
+        )
+        if waiting is not None and awaited is not None and row["wait_on_stream"] is not None:
+            pairs.append((waiting, awaited))
+    return pairs
+
+
+def _waits_of_collectives(
+    run: Run, rank: int, events: pl.DataFrame, launches: _Launches
+) -> list[tuple[int, int]]:
+    """Collectives wait for what was launched before; what follows a waiting operator, for them."""
+    is_call = (events["class"] == COMMUNICATION).to_numpy()[launches.order]
+    places = np.flatnonzero(is_call)
+    pairs = [pair for at in places.tolist() for pair in launches.last_elsewhere(at, at)]
+    waits = (
+        run.scan("cpu_ops", rank)
+        .filter(pl.col("name").str.contains(r"wait_tensor|c10d::wait|Work::wait"))
         .select("thread", "start_ns")
         .sort("start_ns")
         .collect()
     )
-    order = np.argsort(events["launch_start_ns"].fill_null(-1).to_numpy(), kind="stable")
-    order = order[events["launch_start_ns"].is_not_null().to_numpy()[order]]
-    launched = events["launch_start_ns"].to_numpy()[order]
-    threads = events["launch_thread"].fill_null(-1).to_numpy()[order]
-    start, end = events["start_ns"].to_numpy(), events["end_ns"].to_numpy()
-    pairs: list[tuple[int, int]] = []
-    if calls.height:
-        at = np.searchsorted(launched, calls["start_ns"].to_numpy(), side="left")
-        for place, thread in zip(at.tolist(), calls["thread"].to_list(), strict=True):
-            bound = _next_on(threads, place, thread)
-            if bound is not None:
-                pairs += _last_elsewhere(order, streams, place, bound)
-    else:
-        is_call = (events["class"] == COMMUNICATION).to_numpy()[order]
-        for place in np.flatnonzero(is_call).tolist():
-            pairs += _last_elsewhere(order, streams, place, place)
-    found = np.array(pairs, np.int64).reshape(-1, 2)
-    is_possible = start[found[:, 0]] >= end[found[:, 1]] - SKEW_NS
-    return found[is_possible], True
-
-
-def _next_on(threads: Ints, place: int, thread: int) -> int | None:
-    """Place of the next launch of a thread, a few launches on at most."""
-    ahead = np.flatnonzero(threads[place : place + 64] == thread)
-    return place + int(ahead[0]) if len(ahead) else None
-
-
-def _last_elsewhere(order: Ints, streams: Ints, place: int, bound: int) -> list[tuple[int, int]]:
-    """The bound event with the last one launched before `place` on another stream."""
-    own = streams[order[bound]]
-    before = order[max(0, place - 256) : place]
-    others = np.flatnonzero(streams[before] != own)
-    return [(int(order[bound]), int(before[others[-1]]))] if len(others) else []
+    for thread, at_ns in waits.iter_rows():
+        place = launches.place(at_ns)
+        waiting, before = launches.next_on(place, thread), places[places < place]
+        if waiting is not None and len(before):
+            awaited = int(before[-1])
+            if launches.streams[waiting] != launches.streams[awaited]:
+                pairs.append((int(launches.order[waiting]), int(launches.order[awaited])))
+    return pairs
 
 
 def _seen_waits(start: Ints, end: Ints, at: Ints, streams: Ints, late: Floats) -> Ints:

@@ -101,9 +101,9 @@ def host(run: Run, rank: int, events: pl.DataFrame) -> Host:
     awaited = np.array([event for _, event in pairs], np.int64)
     base = np.searchsorted(ends, starts, side="right") - 1
     base = np.minimum(base, np.arange(len(ends)) - 1)  # a call of no length would go on from itself
-    late_ns = ends[waiting] - streams.ends[awaited] if len(pairs) else np.empty(0, np.int64)
-    has_waited = streams.ends[awaited] > starts[waiting] if len(pairs) else np.empty(0, np.bool_)
-    idle_calls = np.setdiff1d(np.arange(len(starts)), waiting[has_waited])
+    last_ns = np.full(len(ends), np.iinfo(np.int64).min)  # of what each call waits for
+    np.maximum.at(last_ns, waiting, streams.ends[awaited])
+    has_waited = last_ns > starts
     return Host(
         starts=starts,
         ends=ends,
@@ -113,8 +113,8 @@ def host(run: Run, rank: int, events: pl.DataFrame) -> Host:
         waiting=waiting,
         awaited=awaited,
         is_inferred=is_inferred,
-        return_ns=_median(np.maximum(late_ns[has_waited], 0)),
-        own_ns=_median((ends - starts)[idle_calls]),
+        return_ns=_median(np.maximum((ends - last_ns)[has_waited], 0)),
+        own_ns=_median((ends - starts)[~has_waited]),
         origin_ns=min(first, default=0),
     )
 
