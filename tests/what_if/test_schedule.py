@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracekit.errors import InputError
-from tracekit.what_if.schedule import Graph, times
+from tracekit.what_if.schedule import Graph, latest, times
 
 
 def graph(n_nodes, *edges):
@@ -36,10 +36,10 @@ def test_scenarios_do_not_touch_each_other():
     assert times(made, lambda chosen: both[chosen], 2).tolist() == [[0, 0], [5, 10], [6, 12]]
 
 
-def test_no_node_is_reached_before_it_has_begun():
-    made, weights = graph(2, (0, 1, 5))
-    begun = np.array([[1.0], [9.0]])
-    assert times(made, lambda chosen: weights[chosen, None], 1, begun)[:, 0].tolist() == [1, 9]
+def test_the_latest_time_of_a_node_lets_no_deadline_pass():
+    made, weights = graph(4, (0, 1, 5), (0, 2, 3), (1, 3, 1), (2, 3, 2))
+    deadlines = np.array([np.inf, np.inf, np.inf, 6.0])
+    assert latest(made, weights, deadlines).tolist() == [0, 5, 4, 6]
 
 
 def test_an_edge_that_no_longer_holds_is_minus_infinity():

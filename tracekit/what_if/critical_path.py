@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from tracekit.what_if.replay import Scenario
-from tracekit.what_if.schedule import Graph, times
+from tracekit.what_if.schedule import latest
 
 if TYPE_CHECKING:
     from tracekit.what_if.replay import Replay
@@ -30,7 +30,7 @@ def critical_path(replay: Replay, scenario: Scenario | None = None) -> pl.DataFr
         rank, class, type, name, `start_ns`, `end_ns` (as recorded, null for latency), `on_path_ns`.
     """
     asked = scenario or Scenario(replay.own_ns)
-    reached = replay.reached_ns([asked])[:, 0]
+    reached = replay.recorded_ns if scenario is None else replay.reached_ns([asked])[:, 0]
     edge_ns = replay.edge_ns(asked.own_ns)
     if asked.cut is not None:
         edge_ns[asked.cut] = -np.inf
@@ -65,14 +65,12 @@ def critical_path(replay: Replay, scenario: Scenario | None = None) -> pl.DataFr
 
 def slack_ns(replay: Replay) -> Floats:
     """How much later each row of `work` could end without any averaged step ending later, ns."""
-    reached = replay.reached_ns([Scenario(replay.own_ns)])[:, 0]
+    reached = replay.recorded_ns
     edge_ns = replay.edge_ns(replay.own_ns)
-    backward = Graph(replay.graph.n_nodes, replay.graph.targets, replay.graph.sources)
+    deadlines = np.full(replay.graph.n_nodes, np.inf)
     ends = _ends(replay, reached)
-    deadline = np.full(replay.graph.n_nodes, -np.inf)
-    deadline[ends] = -reached[ends]
-    latest = -times(backward, lambda edges: edge_ns[edges, None], 1, deadline[:, None])[:, 0]
-    free = latest - reached
+    deadlines[ends] = reached[ends]
+    free = latest(replay.graph, edge_ns, deadlines) - reached
     slack = np.full(replay.work.height, np.inf)
     for rows in (replay.carries, replay.host):
         has = np.flatnonzero(rows >= 0)

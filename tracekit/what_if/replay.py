@@ -57,9 +57,15 @@ class Replay:
         return self.work["usual_ns"].to_numpy().astype(np.float64)
 
     @cached_property
+    def recorded_ns(self) -> Floats:
+        """When each node is reached with everything as recorded, ns."""
+        reached: Floats = self.reached_ns([Scenario(self.own_ns)])[:, 0]
+        return reached
+
+    @cached_property
     def step_ns(self) -> float:
         """T: the mean replayed step with everything as recorded."""
-        return float(self.mean_step_ns([Scenario(self.own_ns)])[0])
+        return float(self._spans(self.recorded_ns).mean())
 
     @cached_property
     def measured_ns(self) -> float:
@@ -80,7 +86,9 @@ class Replay:
 
     def step_times_ns(self, scenarios: Sequence[Scenario]) -> Floats:
         """Time of each row of `steps`, one column a scenario, ns."""
-        reached = self.reached_ns(scenarios)
+        return self._spans(self.reached_ns(scenarios))
+
+    def _spans(self, reached: Floats) -> Floats:
         opens, closes = (self.steps[name].to_numpy() for name in ("opens", "closes"))
         spans: Floats = reached[closes] - reached[opens]
         return spans

@@ -25,6 +25,10 @@ Weights = Callable[[Ints], Floats]
 """Edges → their weights, one row an edge, one column a scenario."""
 
 
+WIDE = 64
+"""Nodes of a level from which on numpy is faster than Python."""
+
+
 @dataclass(frozen=True)
 class Graph:
     """Nodes 0 … n_nodes - 1 and the edges between them, each from what is waited for."""
@@ -46,15 +50,21 @@ class Graph:
                 hint="Their recorded order cannot have happened: are the clocks or sequence "
                 "numbers right?",
             )
-        depth = self._depth
-        deepest = depth[self.targets]
-        order = np.lexsort((self.targets, deepest))
-        ends = np.cumsum(np.bincount(deepest)) if len(order) else np.empty(0, np.int64)
-        starts = np.concatenate(([0], ends[:-1])) if len(order) else ends
+        order = np.lexsort((self.targets, self._depth[self.targets]))
+        targets = self.targets[order]
+        begins = np.flatnonzero(np.diff(targets, prepend=-1))  # of the edges into each node
+        depth = self._depth[targets[begins]]
+        firsts = np.flatnonzero(np.diff(depth, prepend=-1))  # of the nodes of each level
+        bounds = np.append(firsts, len(begins))
+        edge_bounds = np.append(begins, len(order))
         return tuple(
-            _level(self, order[start:end])
-            for start, end in zip(starts, ends, strict=True)
-            if end > start
+            Level(
+                edges=order[edge_bounds[a] : edge_bounds[z]],
+                sources=self.sources[order[edge_bounds[a] : edge_bounds[z]]],
+                nodes=targets[begins[a:z]],
+                first=begins[a:z] - begins[a],
+            )
+            for a, z in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
         )
 
     @cached_property
@@ -84,47 +94,75 @@ class Level:
     first: Ints
 
 
-def times(graph: Graph, weights: Weights, n_scenarios: int, begun: Floats | None = None) -> Floats:
+def times(graph: Graph, weights: Weights, n_scenarios: int) -> Floats:
     """When each node is reached, shape (nodes, scenarios), in the unit of the weights.
-
-    No node is reached before it has `begun` (same shape); without it nodes that wait for no one
-    are at 0.
 
     Raises:
         InputError: operations wait for each other in a circle.
     """
-    reached = np.zeros((graph.n_nodes, n_scenarios)) if begun is None else begun.copy()
+    reached = np.zeros((graph.n_nodes, n_scenarios))
     for level in graph.levels:
         arriving = reached[level.sources]
         arriving += weights(level.edges)
         if len(level.nodes) < len(level.edges):
             arriving = np.maximum.reduceat(arriving, level.first, axis=0)
-        if begun is not None:
-            np.maximum(arriving, begun[level.nodes], out=arriving)
         reached[level.nodes] = arriving
     return reached
 
 
-def _level(graph: Graph, edges: Ints) -> Level:
-    nodes, first = np.unique(graph.targets[edges], return_index=True)
-    return Level(edges, graph.sources[edges], nodes, first)
+def latest(graph: Graph, weights: Floats, deadlines: Floats) -> Floats:
+    """The latest time of each node by which no node with a deadline is reached after it.
+
+    Args:
+        graph: the graph.
+        weights: of each edge.
+        deadlines: of each node, infinite where it has none.
+    """
+    found = deadlines.copy()
+    for level in reversed(graph.levels):
+        counts = np.diff(np.append(level.first, len(level.edges)))
+        due = np.repeat(found[level.nodes], counts) - weights[level.edges]
+        np.minimum.at(found, level.sources, due)
+    return found
 
 
 def _depths(graph: Graph) -> Ints:
-    """Edges on the longest way to each node, counted level by level; -1 where none leads there."""
-    depth = np.full(graph.n_nodes, -1, np.int64)
-    n_open = np.bincount(graph.targets, minlength=graph.n_nodes)
+    """Edges on the longest way to each node; -1 where none leads there.
+
+    Level by level where levels are wide, node by node where the graph is deep and narrow: there a
+    level of numpy takes longer than its few nodes do in Python.
+    """
     by_source = np.argsort(graph.sources, kind="stable")
     first = np.searchsorted(graph.sources[by_source], np.arange(graph.n_nodes + 1))
+    targets = graph.targets[by_source]
+    depth = np.full(graph.n_nodes, -1, np.int64)
+    n_open = np.bincount(graph.targets, minlength=graph.n_nodes)
     ready = np.flatnonzero(n_open == 0)
     level = 0
-    while len(ready):
+    while len(ready) >= WIDE:
         depth[ready] = level
         counts = first[ready + 1] - first[ready]
         offsets = np.repeat(first[ready] - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
-        reached = graph.targets[by_source[offsets + np.arange(counts.sum())]]
+        reached = targets[offsets + np.arange(counts.sum())]
         np.subtract.at(n_open, reached, 1)
         unique = np.unique(reached)
         ready = unique[n_open[unique] == 0]
+        level += 1
+    return _depths_by_node(ready.tolist(), level, depth, n_open.tolist(), (first, targets))
+
+
+def _depths_by_node(
+    ready: list[int], level: int, depth: Ints, n_open: list[int], onward: tuple[Ints, Ints]
+) -> Ints:
+    first, targets = (each.tolist() for each in onward)
+    while ready:
+        depth[ready] = level
+        reached = []
+        for node in ready:
+            for target in targets[first[node] : first[node + 1]]:
+                n_open[target] -= 1
+                if not n_open[target]:
+                    reached.append(target)
+        ready = reached
         level += 1
     return depth
