@@ -74,14 +74,42 @@ def begun_inside(events: pl.LazyFrame, spans: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def marks(run: Run, rank: int) -> pl.DataFrame:
-    """Recorded step marks: `step`, `start_ns`, `end_ns`, `source`, sorted by start."""
-    return (
+    """Recorded step marks: `step`, `start_ns`, `end_ns`, `source`, sorted by start.
+
+    Marks of one number in a row are one. A number that comes back after another is a step of its
+    own, as where a second loop counts anew: from there on numbers go on behind the largest.
+    """
+    recorded = (
         run.scan("steps", rank)
         .select(
             "step", "start_ns", (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"), "source"
         )
-        .sort("start_ns")
+        .sort("start_ns", "end_ns", "step")
         .collect()
+    )
+    in_a_row = pl.col("step").rle_id()
+    return _numbered(
+        recorded.group_by(in_a_row.alias("place"), maintain_order=True)
+        .agg(pl.col("step", "start_ns", "source").first(), pl.col("end_ns").max())
+        .select(recorded.columns)
+    )
+
+
+def _numbered(marks: pl.DataFrame) -> pl.DataFrame:
+    """Marks whose numbers are unique: those of each further count follow the largest before."""
+    count = pl.int_range(pl.len(), dtype=pl.Int64).over("step").cum_max()
+    counted = marks.with_columns(count=count)
+    counts = (
+        counted.group_by("count")
+        .agg(low=pl.col("step").min(), high=pl.col("step").max())
+        .sort("count")
+        .with_columns(lasts=pl.col("high") - pl.col("low") + 1)
+        .with_columns(opens=pl.col("low").first() + pl.col("lasts").cum_sum() - pl.col("lasts"))
+    )
+    return (
+        counted.join(counts, on="count", validate="m:1", maintain_order="left")
+        .with_columns(step=pl.col("step") - pl.col("low") + pl.col("opens"))
+        .select(marks.columns)
     )
 
 
