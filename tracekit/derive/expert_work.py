@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.activity import COMPUTE, activity
+from tracekit.derive.activity import COMPUTE, activity, device_of_call
 from tracekit.derive.averages import averages
 from tracekit.derive.cached import cached, remembered
 from tracekit.derive.instances import instances
@@ -177,8 +177,8 @@ def _stretches(run: Run, rank: int) -> pl.DataFrame:
         instances(run)
         .filter((pl.col("rank") == rank) & pl.col("operation").is_in(list(EXCHANGES)))
         .filter(is_large.fill_null(value=True))
-        .select(start_ns="start_ns", stream="stream", is_exchange=pl.lit(value=True))
-        .unique(["start_ns", "stream"])
+        .select("stream", "start_ns", device=device_of_call(run), is_exchange=pl.lit(value=True))
+        .unique(["device", "stream", "start_ns"])
     )
     is_communication = pl.col("class") == COMMUNICATION
     n_exchanges = pl.col("is_exchange").cast(pl.Int64).cum_sum().over("step")
@@ -186,7 +186,7 @@ def _stretches(run: Run, rank: int) -> pl.DataFrame:
     dur_ns = pl.col("end_ns") - pl.col("start_ns")
     return (
         begun_inside(activity(run, rank), spans(run, rank))
-        .join(exchanges, on=["start_ns", "stream"], how="left")
+        .join(exchanges, on=["device", "stream", "start_ns"], how="left", validate="m:1")
         .with_columns(pl.col("is_exchange").fill_null(value=False))
         .sort("start_ns", "end_ns")
         .with_columns(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.activity import COMPUTE, activity, training_thread
+from tracekit.derive.activity import COMPUTE, activity, device_of_call, training_thread
 from tracekit.derive.cached import cached
 from tracekit.derive.instances import instances
 from tracekit.derive.kernel_kinds import POINT_TO_POINT
@@ -44,8 +44,8 @@ def _turns(run: Run, rank: int) -> pl.DataFrame:
     messages = (
         instances(run)
         .filter((pl.col("rank") == rank) & pl.col("operation").is_in(list(POINT_TO_POINT)))
-        .select("start_ns", "stream", is_message=pl.lit(value=True))
-        .unique(["start_ns", "stream"])
+        .select("stream", "start_ns", device=device_of_call(run), is_message=pl.lit(value=True))
+        .unique(["device", "stream", "start_ns"])
     )
     main = pl.lit(training_thread(run, rank), dtype=pl.Int64)
     is_message = pl.col("is_message").fill_null(value=False)
@@ -55,7 +55,7 @@ def _turns(run: Run, rank: int) -> pl.DataFrame:
     dur_ns = pl.col("end_ns") - pl.col("start_ns")
     found = (
         begun_inside(activity(run, rank), spans(run, rank))
-        .join(messages, on=["start_ns", "stream"], how="left")
+        .join(messages, on=["device", "stream", "start_ns"], how="left", validate="m:1")
         .filter(is_counted & pl.col("launch_start_ns").is_not_null())
         .sort("launch_start_ns", "start_ns")
         .with_columns(turn=is_new.fill_null(value=True).cast(pl.Int64).cum_sum())
