@@ -118,6 +118,15 @@ def test_of_two_ranks_the_longer_one_may_come_down_to_the_other(analysed, detect
     assert_holds(found[detector][0], saving_ns)
 
 
+def test_what_a_rank_still_has_to_run_where_nobody_syncs_is_no_more_work(analysed):
+    # Its peer ran as many kernels before both met in their tensor group.
+    job = Job(n_dp=2, n_tp=2, n_layers=4, forward_ns=120_000, backward_ns=240_000, n_pieces=2)
+    job = replace(job, gradient_ns=100_000, loader_ns=50_000, tensor_ns=20_000, seed=51)
+    job = replace(job, is_synced=False, faults=Faults(call_factor={3: 8}))
+    _, found = analysed(job)
+    assert named(found["straggler-rank"]) == [((3,), Cause.SLOW_HOST)]
+
+
 def test_a_slow_rank_of_two_makes_no_long_stage(analysed):
     job = replace(HALF, n_dp=1, n_tp=2, n_pp=2, schedule="gpipe", n_layers=4, seed=113)
     job = replace(job, n_micro_batches=4, faults=Faults(compute_factor={0: 1.3}))
