@@ -189,3 +189,13 @@ def test_a_long_micro_batch_shows_where_the_host_runs_ahead(analysed):
     assert [cause for _, cause in named(found["microbatch-imbalance"])] == [
         Cause.MICROBATCH_IMBALANCE
     ]
+
+
+def test_experts_of_a_job_whose_host_runs_ahead_are_compared_layer_by_layer(analysed):
+    # Messages of the next step open its window on the device while this one's experts still work.
+    turns = {(2, 10): 1.9, (1, 11): 1.9, (0, 12): 1.9, (3, 13): 1.9, (2, 14): 1.9}
+    job = replace(HALF, n_dp=2, n_pp=2, n_ep=2, schedule="gpipe", n_layers=4, n_micro_batches=4)
+    job = replace(job, gradient_ns=1_000_000, n_buckets=2, is_synced=False, n_steps=5)
+    job = replace(job, loader_ns=50_000, optimizer_ns=300_000, seed=2011)
+    _, found = analysed(replace(job, noise=varied(1), faults=Faults(attention_factor=turns)))
+    assert named(found["expert-imbalance"]) == []

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.activity import COMPUTE, activity, device_of_call
+from tracekit.derive.activity import COMPUTE, device_of_call
 from tracekit.derive.averages import averages
 from tracekit.derive.cached import cached, remembered
 from tracekit.derive.instances import instances
 from tracekit.derive.kernel_kinds import COMMUNICATION
 from tracekit.derive.stages import stages
-from tracekit.derive.steps import begun_inside, spans
+from tracekit.derive.steps import launched
 from tracekit.derive.work_classes import EXPERTS, LINEAR, work_class
 from tracekit.schema.table import I64, Column, Table
 
@@ -36,7 +36,7 @@ EXPERT_WORK = Table(
     "expert_work",
     "stretch of compute between two communications in one step of one rank",
     (
-        Column("step", I64, "", "step in which it began"),
+        Column("step", I64, "", "step that launched it"),
         Column("stretch", I64, "", "how many communications began before it in the step"),
         Column("n_exchanges", I64, "", "exchanges of tokens that began before it in the step"),
         Column("n_expert_kernels", I64, "", "kernels of experts, by name"),
@@ -185,7 +185,7 @@ def _stretches(run: Run, rank: int) -> pl.DataFrame:
     is_expert = work_class() == EXPERTS
     dur_ns = pl.col("end_ns") - pl.col("start_ns")
     return (
-        begun_inside(activity(run, rank), spans(run, rank))
+        launched(run, rank)
         .join(exchanges, on=["device", "stream", "start_ns"], how="left", validate="m:1")
         .with_columns(pl.col("is_exchange").fill_null(value=False))
         .sort("start_ns", "end_ns")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.activity import COMPUTE, activity, device_of_call, training_thread
+from tracekit.derive.activity import COMPUTE, device_of_call, training_thread
 from tracekit.derive.cached import cached
 from tracekit.derive.instances import instances
 from tracekit.derive.kernel_kinds import POINT_TO_POINT
-from tracekit.derive.steps import begun_inside, marks, spans, with_step
+from tracekit.derive.steps import launched
 from tracekit.schema.table import FLAG, I64, Column, Table
 
 if TYPE_CHECKING:
@@ -40,17 +40,6 @@ def turns(run: Run, rank: int) -> pl.LazyFrame:
     return cached(run, TURNS, lambda: _turns(run, rank), rank)
 
 
-def _in_steps(run: Run, rank: int) -> pl.LazyFrame:
-    """Events of a rank with the `step` that launched them; without marks, in which they began.
-
-    A host that runs ahead posts the first message of a step while the step before still computes.
-    """
-    recorded = marks(run, rank)
-    if recorded.is_empty() or recorded["source"][0].endswith("on the device"):
-        return begun_inside(activity(run, rank), spans(run, rank))
-    return with_step(activity(run, rank), recorded).drop_nulls("step")
-
-
 def _turns(run: Run, rank: int) -> pl.DataFrame:
     messages = (
         instances(run)
@@ -65,7 +54,7 @@ def _turns(run: Run, rank: int) -> pl.DataFrame:
     is_new = pl.any_horizontal(*is_other, is_message)
     dur_ns = pl.col("end_ns") - pl.col("start_ns")
     found = (
-        _in_steps(run, rank)
+        launched(run, rank)
         .join(messages, on=["device", "stream", "start_ns"], how="left", validate="m:1")
         .filter(is_counted & pl.col("launch_start_ns").is_not_null())
         .sort("launch_start_ns", "start_ns")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.activity import activity
+from tracekit.derive.activity import COLUMNS, activity
 from tracekit.derive.cached import cached
 from tracekit.schema.table import DEVICE, FLAG, I64, START, TEXT, Column, Table
 
@@ -129,6 +129,27 @@ def with_step(
     )
 
 
+def launched(run: Run, rank: int) -> pl.LazyFrame:
+    """Events of a rank (`activity`) with the `step` that launched them.
+
+    A host that runs ahead posts the first message of a step while the one before still computes, so
+    that windows cut work off. Without marks on the host, or without its launch, an event belongs to
+    the step in which it begins.
+    """
+    events = activity(run, rank)
+    recorded = marks(run, rank)
+    if recorded.is_empty() or _is_on_device(recorded):
+        return begun_inside(events, spans(run, rank))
+    is_launched = pl.col("launch_start_ns").is_not_null()
+    own = with_step(events.filter(is_launched), recorded).drop_nulls("step")
+    others = begun_inside(events.filter(~is_launched), spans(run, rank))
+    return pl.concat([own, others.select(*COLUMNS, "step")])
+
+
+def _is_on_device(marks: pl.DataFrame) -> bool:
+    return bool(marks["source"][0].endswith("on the device"))
+
+
 def _windows(run: Run, rank: int) -> pl.DataFrame:
     columns = ("device", "kind", "start_ns", "end_ns", "launch_start_ns")
     events = activity(run, rank).select(columns).collect()
@@ -137,8 +158,8 @@ def _windows(run: Run, rank: int) -> pl.DataFrame:
     recorded = marks(run, rank)
     found = WINDOWS.empty()
     if recorded.height:
-        on_device = recorded["source"][0].endswith("on the device")
-        found = _launched(events, recorded, "start_ns" if on_device else "launch_start_ns")
+        at = "start_ns" if _is_on_device(recorded) else "launch_start_ns"
+        found = _launched(events, recorded, at)
     if found.is_empty():
         found = pl.concat([_repeating(device) for _, device in _devices(events)])
     if found.is_empty():
