@@ -18,7 +18,7 @@ from tracekit.derive.blocking import BLOCKING_CALLS, blocking_calls
 from tracekit.derive.breakdown import BREAKDOWN, PARTS, SPLITS, breakdown
 from tracekit.derive.cached import is_cached
 from tracekit.derive.call_totals import CALL_TOTALS, call_totals
-from tracekit.derive.clocks import clocks
+from tracekit.derive.clocks import greatest_error_ns
 from tracekit.derive.encoder_work import ENCODER_WORK, encoder_work
 from tracekit.derive.expert_work import EXPERT_WORK, stretches
 from tracekit.derive.host_work import HOST_WORK, host_work
@@ -245,18 +245,11 @@ def _run_facts(run: Run, rows: pl.DataFrame, chosen: Averages, means: pl.DataFra
         averaged_why=chosen.why,
         devices=tuple(sorted({model for listed in models.values() for model in listed})),
         layout=run.manifest.layout,
-        clock_error_ns=_clock_error_ns(run),
+        clock_error_ns=greatest_error_ns(run),
         device_kind=GPU if has_device_events(run) else HOST_THREAD,
         step_ns=number(means["dur_ns"].mean()) if means.height else 0.0,
         n_gpus=means.height,
     )
-
-
-def _clock_error_ns(run: Run) -> float | None:
-    """The largest error of any rank's clock; None where the clocks of some cannot be compared."""
-    found = clocks(run)
-    is_one = found["is_usable"].all() and found["component"].n_unique() == 1
-    return number(found["error_ns"].max()) if is_one and found.height > 1 else None
 
 
 def _efficiency(means: pl.DataFrame) -> Efficiency | None:

@@ -77,7 +77,7 @@ def _clock(meeting: Meeting) -> str:
             f"lengths of the bars are measured{known}."
         )
     if not meeting.error_ns:
-        return "All times are from one clock."
+        return "Times can be compared: no error of the clocks is seen."
     return f"Clocks are aligned; times may be off by {error} (the band around the line)."
 
 

@@ -58,6 +58,14 @@ def test_ranks_of_unknown_hosts_have_clocks_of_their_own(make_run, runs):
     assert set(found["source"]) == {"collective ends"}
 
 
+def test_clocks_put_together_without_a_residual_are_not_one(make_run, runs):
+    run = make_run(meetings(runs, [0, 0]))
+    assert clocks(run)["error_ns"].to_list() == [0.0, 0.0]
+    assert tracekit.analyze(run, engine="local:1").run.clock_error_ns == 1.0  # stamps are whole ns
+    one = on_hosts(make_run(meetings(runs, [0, 0])), ["a", "a"])
+    assert tracekit.analyze(one, engine="local:1").run.clock_error_ns == 0.0
+
+
 def test_ranks_of_one_host_share_its_clock(make_run, runs):
     run = on_hosts(make_run(meetings(runs, [0, 0, 500, 500], jitter_us=5)), ["a", "a", "b", "b"])
     found = clocks(run)

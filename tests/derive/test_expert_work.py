@@ -49,6 +49,13 @@ def job(runs, *layers_by_rank, ranks=(0, 1)):
     }
 
 
+def test_an_exchange_of_another_device_is_none_of_a_kernel_that_begins_with_it(make_run, trace):
+    steps(trace, ("gemm", 20), EXCHANGE, ("gemm", 50), n_steps=1)
+    trace.collective(1_000, 10, EXCHANGE, device=1, stream=7, members=[0, 1], bytes_in=1024)
+    found = stretches(make_run(trace), 0).select("stretch", "n_exchanges", "compute_ns").collect()
+    assert found.rows() == [(1, 1, 20_000), (2, 2, 50_000)]
+
+
 def test_stretches_of_one_layer(make_run, trace):
     run = make_run(steps(trace, *layer(50), ("gemm", 20), ("norm", 5), n_steps=1))
     assert stretches(run, 0).collect().rows() == [

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import polars as pl
 import pytest
 
+import tracekit
 from tracekit.derive.instances import instances
 from tracekit.derive.waits import waits
+from tracekit.sample_traces.simulator.job import Job
+from tracekit.sample_traces.simulator.recorded import recorded
 
 
 def ends_us(seed, n_calls):
@@ -191,3 +195,17 @@ def test_eight_ranks_with_4000_collectives_each_are_matched(make_run, runs):
     rows = instances(make_run(traces)).collect()
     assert rows["instance"].n_unique() == 4000
     assert rows.filter(pl.col("n_seen") == 8).height == 8 * 3993
+
+
+def test_stages_in_step_with_each_other_are_told_apart_without_metadata(tmp_path):
+    # Two stages of two data ranks, clocks 10 s apart: their calls keep a distance to some 10 µs.
+    job = Job(n_dp=2, n_pp=2, n_micro_batches=4, n_layers=4, n_steps=4, n_buckets=2, seed=11)
+    job = replace(job, forward_ns=500_000, backward_ns=1_000_000)
+    offset_ns = {rank: rank * 10_000_000_000 for rank in range(4)}
+    recorded(job, tmp_path, has_metadata=False, offset_ns=offset_ns)
+    tracekit.convert(tmp_path, tmp_path / "run")
+    found = instances(tracekit.open_run(tmp_path / "run")).filter(
+        pl.col("name").str.contains("AllReduce") & pl.col("instance").is_not_null()
+    )
+    members = found.group_by("instance").agg(pl.col("rank").sort()).collect()["rank"]
+    assert sorted(members.to_list()) == [[0, 1]] * 8 + [[2, 3]] * 8

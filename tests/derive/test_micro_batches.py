@@ -77,6 +77,13 @@ def test_what_is_shorter_than_a_tenth_of_the_usual_turn_is_none(make_run, trace,
     assert len(rows(make_run(trace))) == n_turns
 
 
+def test_a_message_of_another_device_ends_no_turn(make_run, trace):
+    step(trace, (FORWARD, 10), (FORWARD, 10))
+    # Begins with the first kernel of device 0, in a stream of the same number.
+    trace.collective(1_000, 5, "send", launched=(1_900, 0.5), members=[0, 1], device=1, stream=7)
+    assert rows(make_run(trace)) == [(1, True, 0, 20_000)]
+
+
 def test_turns_are_numbered_in_each_step(make_run, trace):
     for number in (1, 2):
         step(trace, (FORWARD, 10), "message", (FORWARD, 10), number=number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from tracekit.derive.averages import averages
 from tracekit.derive.steps import PATTERN, WHOLE, windows
 
 
@@ -71,6 +72,41 @@ def test_a_window_that_swallows_a_step_without_events_is_not_complete(make_run, 
         (3, True),
         (4, False),
     ]
+
+
+def test_marks_of_one_number_in_a_row_are_one_step(make_run, trace):
+    trace.step(1, 0, 100).step(1, 10, 80)  # the same mark from two threads
+    trace.step(2, 100, 100).step(3, 200, 100)
+    for start in (0, 100, 200):
+        trace.kernel(start + 40, 20, launched=start + 5)
+        trace.kernel(start + 70, 20, launched=start + 95)  # behind the inner mark
+    assert windows_us(make_run(trace)) == [
+        (0, 1, 40, 140, True, True),
+        (0, 2, 140, 240, True, False),
+        (0, 3, 240, 290, False, False),
+    ]
+
+
+def test_numbers_that_count_anew_are_further_steps(make_run, trace):
+    for place, number in enumerate((7, 8, 7, 8, 9)):  # a second loop, or a step done again
+        trace.step(number, 100 * place, 100)
+        trace.kernel(100 * place + 40, 20, launched=100 * place + 5)
+    assert windows_us(make_run(trace)) == [
+        (0, 7, 40, 140, True, True),
+        (0, 8, 140, 240, True, False),
+        (0, 9, 240, 340, True, False),
+        (0, 10, 340, 440, True, False),
+        (0, 11, 440, 460, False, False),
+    ]
+
+
+def test_a_run_whose_numbers_count_anew_is_averaged(make_run, runs):
+    traces = {rank: runs.Trace() for rank in (0, 1)}
+    for trace in traces.values():
+        for place, number in enumerate((0, 1, 2, 0, 1, 2)):
+            trace.step(number, 100 * place, 100)
+            trace.kernel(100 * place + 40, 20, launched=100 * place + 5)
+    assert averages(make_run(traces)).steps == (1, 2, 3, 4)
 
 
 def test_each_device_has_its_own_windows(make_run, trace):

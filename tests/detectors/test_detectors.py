@@ -94,6 +94,20 @@ def test_limits_come_from_the_configuration_and_unknown_ones_are_refused(make_ru
         findings_of(watching, make_run(trace), Config({"test": {"shares": 0.25}}))
 
 
+@pytest.mark.parametrize(
+    ("n_ranks", "said"),
+    [
+        (1, "one rank: nobody to compare it with. Record all ranks of the job."),
+        (2, "2 ranks: it compares at least 3. Record all ranks of the job."),
+    ],
+)
+def test_a_detector_that_lacks_ranks_says_how_many(make_run, runs, n_ranks, said):
+    comparing = dataclasses.replace(detector(lambda *_: ()), min_ranks=3)
+    run = make_run({rank: runs.Trace() for rank in range(n_ranks)})
+    (found,) = findings_of(comparing, run, Config())
+    assert (found.status, found.why) == (Status.SKIPPED, said)
+
+
 def test_a_finding_says_that_all_is_well_unless_told_otherwise():
     found = finding(detector(lambda *_: ()), Status.CLEAR)
     assert (found.id, found.subject, found.title) == ("test", "run", "All is well")

@@ -118,6 +118,15 @@ def test_of_two_ranks_the_longer_one_may_come_down_to_the_other(analysed, detect
     assert_holds(found[detector][0], saving_ns)
 
 
+def test_what_a_rank_still_has_to_run_where_nobody_syncs_is_no_more_work(analysed):
+    # Its peer ran as many kernels before both met in their tensor group.
+    job = Job(n_dp=2, n_tp=2, n_layers=4, forward_ns=120_000, backward_ns=240_000, n_pieces=2)
+    job = replace(job, gradient_ns=100_000, loader_ns=50_000, tensor_ns=20_000, seed=51)
+    job = replace(job, is_synced=False, faults=Faults(call_factor={3: 8}))
+    _, found = analysed(job)
+    assert named(found["straggler-rank"]) == [((3,), Cause.SLOW_HOST)]
+
+
 def test_a_slow_rank_of_two_makes_no_long_stage(analysed):
     job = replace(HALF, n_dp=1, n_tp=2, n_pp=2, schedule="gpipe", n_layers=4, seed=113)
     job = replace(job, n_micro_batches=4, faults=Faults(compute_factor={0: 1.3}))
@@ -144,3 +153,49 @@ def test_of_a_stage_only_the_rank_whose_host_stalls_is_named(analysed):
     for finding in found["straggler-rank"]:
         if finding.status is Status.FOUND:
             assert_holds(finding, saving_ns)
+
+
+def test_longer_sequences_on_a_stage_of_one_rank_are_no_slow_device(analysed):
+    job = replace(HALF, n_dp=1, n_pp=2, n_layers=4, n_micro_batches=6, loader_ns=50_000, seed=120)
+    job = replace(job, faults=Faults(attention_factor=each_step(0, 2.5)))
+    saving_ns, found = analysed(job)
+    for detector in ("straggler-rank", "stage-imbalance"):
+        assert named(found[detector]) == [((0,), Cause.SEQUENCE_LENGTH_IMBALANCE)]
+        assert_holds(found[detector][0], saving_ns)
+
+
+def test_hot_experts_save_at_least_what_the_others_leave_when_they_take_their_tokens(analysed):
+    # Of two ranks one has 1.6 shares and the other 0.4: both come to 1, not to 0.4.
+    job = replace(HALF, n_dp=4, n_ep=2, n_layers=6, n_buckets=2, loader_ns=50_000, seed=73)
+    saving_ns, found = analysed(replace(job, faults=Faults(hot_expert_factor=1.6)))
+    for detector in ("straggler-rank", "expert-imbalance"):
+        assert_holds(found[detector][0], saving_ns)
+
+
+def test_more_work_is_warned_of_where_no_trace_splits_the_waiting(analysed):
+    # Messages without metadata: peers stand in them longer than the rank with more to do.
+    job = replace(HALF, n_dp=1, n_pp=3, n_layers=6, n_micro_batches=4, loader_ns=50_000, seed=42)
+    _, found = analysed(replace(job, faults=Faults(extra_kernels={1: 2})), has_metadata=False)
+    (finding,) = found["load-imbalance"]
+    assert (finding.ranks, finding.cause) == ((1,), Cause.DATA_IMBALANCE)
+    assert finding.saving.per_step_ns.low > 0
+
+
+def test_a_long_micro_batch_shows_where_the_host_runs_ahead(analysed):
+    # The next step's first message is posted while the backward turns of this one still run.
+    job = replace(HALF, n_dp=1, n_pp=4, schedule="gpipe", n_micro_batches=6, loader_ns=50_000)
+    job = replace(job, is_synced=False, seed=63, faults=Faults(micro_batch_factor={3: 1.6}))
+    _, found = analysed(job)
+    assert [cause for _, cause in named(found["microbatch-imbalance"])] == [
+        Cause.MICROBATCH_IMBALANCE
+    ]
+
+
+def test_experts_of_a_job_whose_host_runs_ahead_are_compared_layer_by_layer(analysed):
+    # Messages of the next step open its window on the device while this one's experts still work.
+    turns = {(2, 10): 1.9, (1, 11): 1.9, (0, 12): 1.9, (3, 13): 1.9, (2, 14): 1.9}
+    job = replace(HALF, n_dp=2, n_pp=2, n_ep=2, schedule="gpipe", n_layers=4, n_micro_batches=4)
+    job = replace(job, gradient_ns=1_000_000, n_buckets=2, is_synced=False, n_steps=5)
+    job = replace(job, loader_ns=50_000, optimizer_ns=300_000, seed=2011)
+    _, found = analysed(replace(job, noise=varied(1), faults=Faults(attention_factor=turns)))
+    assert named(found["expert-imbalance"]) == []

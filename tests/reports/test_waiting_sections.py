@@ -258,7 +258,7 @@ def test_a_collective_says_how_far_its_times_can_be_trusted(straggler):
     assert "--error:0" in second
     one = replace(straggler.waiting.meetings[0], error_ns=0, transfer_ns=None, step=None)
     body = arrivals.render(waiting(straggler, meetings=(one,)))
-    assert "All times are from one clock." in body
+    assert "Times can be compared: no error of the clocks is seen." in body
     assert "transfer then" not in body
     assert ", step" not in body
 

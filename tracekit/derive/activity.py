@@ -44,6 +44,13 @@ def has_device_events(run: Run) -> bool:
     return run.n_rows("kernels") + run.n_rows("copies") > 0
 
 
+def device_of_call(run: Run) -> pl.Expr:
+    """The device of a collective as `activity` numbers it: that of the thread where none is."""
+    if has_device_events(run):
+        return pl.col("device").fill_null(0)
+    return pl.lit(HOST_DEVICE, dtype=pl.Int64)
+
+
 def activity(run: Run, rank: int) -> pl.LazyFrame:
     """Events on the devices of one rank, sorted by device and start.
 

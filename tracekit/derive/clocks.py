@@ -50,6 +50,8 @@ MAX_PER_BLOCK = 400
 """Ends of one set of clocks beyond this add time and no accuracy."""
 OWN_CLOCK_NS = 20_000
 """Ends of ranks of one host that lie further apart, constantly, are stamped by other clocks."""
+LEAST_ERROR_NS = 1.0
+"""Stamps are whole ns: clocks that were put together are known no better, and are not one."""
 MAX_CONTRADICTED_SHARE = 0.02
 """Collectives that seem to end before a member has entered: more than these are not mismatched."""
 
@@ -57,6 +59,19 @@ MAX_CONTRADICTED_SHARE = 0.02
 def clocks(run: Run) -> pl.DataFrame:
     """The clock of every rank (`CLOCKS`), by rank."""
     return cached(run, CLOCKS, lambda: _clocks(run)).collect()
+
+
+def greatest_error_ns(run: Run) -> float | None:
+    """The largest error of any rank's clock, 0 only where all have one.
+
+    None of one rank, and where the clocks of some cannot be compared.
+    """
+    found = clocks(run)
+    is_comparable = found["is_usable"].all() and found["component"].n_unique() == 1
+    if found.height < 2 or not is_comparable:
+        return None
+    is_one = (found["source"] == ONE_CLOCK).all()
+    return 0.0 if is_one else max(float(found["error_ns"].to_numpy().max()), LEAST_ERROR_NS)
 
 
 def corrected(at_ns: pl.Expr) -> pl.Expr:
@@ -190,5 +205,7 @@ def _judged(found: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
             .then(pl.lit("too few collectives that end at once"))
             .otherwise(pl.lit(BY_ENDS))
         )
-        .with_columns(is_usable=pl.col("source").is_in([ONE_CLOCK, BY_ENDS]))
+        .with_columns(
+            is_usable=pl.col("source").is_in([ONE_CLOCK, BY_ENDS]),
+        )
     )

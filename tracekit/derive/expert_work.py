@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.activity import COMPUTE, activity
+from tracekit.derive.activity import COMPUTE, device_of_call
 from tracekit.derive.averages import averages
 from tracekit.derive.cached import cached, remembered
 from tracekit.derive.instances import instances
 from tracekit.derive.kernel_kinds import COMMUNICATION
 from tracekit.derive.stages import stages
-from tracekit.derive.steps import begun_inside, spans
+from tracekit.derive.steps import launched
 from tracekit.derive.work_classes import EXPERTS, LINEAR, work_class
 from tracekit.schema.table import I64, Column, Table
 
@@ -36,7 +36,7 @@ EXPERT_WORK = Table(
     "expert_work",
     "stretch of compute between two communications in one step of one rank",
     (
-        Column("step", I64, "", "step in which it began"),
+        Column("step", I64, "", "step that launched it"),
         Column("stretch", I64, "", "how many communications began before it in the step"),
         Column("n_exchanges", I64, "", "exchanges of tokens that began before it in the step"),
         Column("n_expert_kernels", I64, "", "kernels of experts, by name"),
@@ -177,16 +177,16 @@ def _stretches(run: Run, rank: int) -> pl.DataFrame:
         instances(run)
         .filter((pl.col("rank") == rank) & pl.col("operation").is_in(list(EXCHANGES)))
         .filter(is_large.fill_null(value=True))
-        .select(start_ns="start_ns", stream="stream", is_exchange=pl.lit(value=True))
-        .unique(["start_ns", "stream"])
+        .select("stream", "start_ns", device=device_of_call(run), is_exchange=pl.lit(value=True))
+        .unique(["device", "stream", "start_ns"])
     )
     is_communication = pl.col("class") == COMMUNICATION
     n_exchanges = pl.col("is_exchange").cast(pl.Int64).cum_sum().over("step")
     is_expert = work_class() == EXPERTS
     dur_ns = pl.col("end_ns") - pl.col("start_ns")
     return (
-        begun_inside(activity(run, rank), spans(run, rank))
-        .join(exchanges, on=["start_ns", "stream"], how="left")
+        launched(run, rank)
+        .join(exchanges, on=["device", "stream", "start_ns"], how="left", validate="m:1")
         .with_columns(pl.col("is_exchange").fill_null(value=False))
         .sort("start_ns", "end_ns")
         .with_columns(

@@ -99,6 +99,42 @@ def differences(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
     )
 
 
+def more_work_ns(
+    run: Run, ranks: tuple[int, ...], peers: tuple[int, ...], steps: tuple[int, ...]
+) -> float:
+    """Compute that ranks had more of than their median peer, in the steps in which they had, ns.
+
+    A step, summed over the ranks. All kernels of one name and work count by their mean, so that a
+    slow device has no more of them.
+    """
+    devices = compared_devices(run)
+    every = pl.concat(
+        [
+            kernel_totals(run, rank)
+            .filter(pl.col("step").is_in(list(steps)) & pl.col("device").is_in(devices[rank]))
+            .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
+            for rank in sorted({*ranks, *peers})
+        ]
+    )
+    mean_ns = pl.col("total_ns").sum() / pl.col("n_kernels").sum()
+    work = (
+        every.with_columns(work_ns=pl.col("n_kernels") * mean_ns.over(_SAME))
+        .group_by("rank", "step")
+        .agg(pl.col("work_ns").sum())
+    )
+    usual = (
+        work.filter(pl.col("rank").is_in(list(peers)))
+        .group_by("step")
+        .agg(usual_ns=pl.col("work_ns").median())
+    )
+    more = (
+        work.filter(pl.col("rank").is_in(list(ranks)))
+        .join(usual, on="step", validate="m:1")
+        .select((pl.col("work_ns") - pl.col("usual_ns")).clip(0).sum())
+    )
+    return float(more.collect().item()) / max(len(steps), 1)
+
+
 def _work_told(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
     """Work of each rank as the loop told it: `rank`, `told`."""
     told = squared_lengths(run).filter(pl.col("step").is_in(list(steps)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.activity import COMPUTE, HOST_DEVICE, activity, has_device_events
+from tracekit.derive.activity import COMPUTE, activity, device_of_call, has_device_events
 from tracekit.derive.cached import cached
 from tracekit.derive.intervals import covered_ns
 from tracekit.derive.steps import spans
@@ -135,14 +135,12 @@ def _late_calls(run: Run) -> pl.DataFrame:
 
 def _with_exposure(run: Run, rank: int, calls: pl.DataFrame) -> pl.DataFrame:
     """Add `exposed_ns`: the part of each wait of one rank under which no compute kernel runs."""
-    if has_device_events(run):
-        device = pl.col("device").fill_null(0)
-    else:
-        device = pl.lit(HOST_DEVICE, dtype=pl.Int64)
     compute = activity(run, rank).filter(pl.col("class") == COMPUTE).collect()
     entered_ns = pl.col("start_ns") + pl.col("wait_ns")
     hidden_ns = covered_ns(
-        calls.select("start_ns", device=device, end_ns=entered_ns), compute, "device"
+        calls.select("start_ns", device=device_of_call(run), end_ns=entered_ns),
+        compute,
+        "device",
     )
     return calls.with_columns(exposed_ns=pl.col("wait_ns") - hidden_ns)
 

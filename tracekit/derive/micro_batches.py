@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.activity import COMPUTE, activity, training_thread
+from tracekit.derive.activity import COMPUTE, device_of_call, training_thread
 from tracekit.derive.cached import cached
 from tracekit.derive.instances import instances
 from tracekit.derive.kernel_kinds import POINT_TO_POINT
-from tracekit.derive.steps import begun_inside, spans
+from tracekit.derive.steps import launched
 from tracekit.schema.table import FLAG, I64, Column, Table
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ TURNS = Table(
     "turns",
     "forward or backward turn of a micro-batch on one rank",
     (
-        Column("step", I64, "", "step in which its first kernel began"),
+        Column("step", I64, "", "step that launched it"),
         Column("is_forward", FLAG, "", "launched by the training thread"),
         Column("micro_batch", I64, "", "number among the turns of its kind in the step"),
         Column("compute_ns", I64, "ns", "sum of its compute kernels"),
@@ -44,8 +44,8 @@ def _turns(run: Run, rank: int) -> pl.DataFrame:
     messages = (
         instances(run)
         .filter((pl.col("rank") == rank) & pl.col("operation").is_in(list(POINT_TO_POINT)))
-        .select("start_ns", "stream", is_message=pl.lit(value=True))
-        .unique(["start_ns", "stream"])
+        .select("stream", "start_ns", device=device_of_call(run), is_message=pl.lit(value=True))
+        .unique(["device", "stream", "start_ns"])
     )
     main = pl.lit(training_thread(run, rank), dtype=pl.Int64)
     is_message = pl.col("is_message").fill_null(value=False)
@@ -54,8 +54,8 @@ def _turns(run: Run, rank: int) -> pl.DataFrame:
     is_new = pl.any_horizontal(*is_other, is_message)
     dur_ns = pl.col("end_ns") - pl.col("start_ns")
     found = (
-        begun_inside(activity(run, rank), spans(run, rank))
-        .join(messages, on=["start_ns", "stream"], how="left")
+        launched(run, rank)
+        .join(messages, on=["device", "stream", "start_ns"], how="left", validate="m:1")
         .filter(is_counted & pl.col("launch_start_ns").is_not_null())
         .sort("launch_start_ns", "start_ns")
         .with_columns(turn=is_new.fill_null(value=True).cast(pl.Int64).cum_sum())

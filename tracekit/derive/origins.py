@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.activity import COMPUTE, HOST_DEVICE, activity, has_device_events
+from tracekit.derive.activity import COMPUTE, activity, device_of_call
 from tracekit.derive.cached import cached
 from tracekit.derive.instances import instances
 from tracekit.derive.intervals import gaps
@@ -122,7 +122,6 @@ def _messages(run: Run) -> pl.DataFrame:
     """
     here, end_ns = "instance", pl.col("start_ns") + pl.col("dur_ns")
     wait_ns = pl.col("dur_ns") - pl.col("dur_ns").min().over(here)
-    is_on_device = has_device_events(run)
     own = (
         instances(run)
         .filter(
@@ -133,9 +132,7 @@ def _messages(run: Run) -> pl.DataFrame:
         .select(
             "rank",
             "start_ns",
-            device=pl.col("device").fill_null(0)
-            if is_on_device
-            else pl.lit(HOST_DEVICE, dtype=pl.Int64),
+            device=device_of_call(run),
             other=pl.col("rank").sum().over(here) - pl.col("rank"),
             waited_ns=pl.col("start_ns") + wait_ns,
             end_ns=end_ns,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.activity import activity
+from tracekit.derive.activity import COLUMNS, activity
 from tracekit.derive.cached import cached
 from tracekit.schema.table import DEVICE, FLAG, I64, START, TEXT, Column, Table
 
@@ -74,14 +74,42 @@ def begun_inside(events: pl.LazyFrame, spans: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def marks(run: Run, rank: int) -> pl.DataFrame:
-    """Recorded step marks: `step`, `start_ns`, `end_ns`, `source`, sorted by start."""
-    return (
+    """Recorded step marks: `step`, `start_ns`, `end_ns`, `source`, sorted by start.
+
+    Marks of one number in a row are one. A number that comes back after another is a step of its
+    own, as where a second loop counts anew: from there on numbers go on behind the largest.
+    """
+    recorded = (
         run.scan("steps", rank)
         .select(
             "step", "start_ns", (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"), "source"
         )
-        .sort("start_ns")
+        .sort("start_ns", "end_ns", "step")
         .collect()
+    )
+    in_a_row = pl.col("step").rle_id()
+    return _numbered(
+        recorded.group_by(in_a_row.alias("place"), maintain_order=True)
+        .agg(pl.col("step", "start_ns", "source").first(), pl.col("end_ns").max())
+        .select(recorded.columns)
+    )
+
+
+def _numbered(marks: pl.DataFrame) -> pl.DataFrame:
+    """Marks whose numbers are unique: those of each further count follow the largest before."""
+    count = pl.int_range(pl.len(), dtype=pl.Int64).over("step").cum_max()
+    counted = marks.with_columns(count=count)
+    counts = (
+        counted.group_by("count")
+        .agg(low=pl.col("step").min(), high=pl.col("step").max())
+        .sort("count")
+        .with_columns(lasts=pl.col("high") - pl.col("low") + 1)
+        .with_columns(opens=pl.col("low").first() + pl.col("lasts").cum_sum() - pl.col("lasts"))
+    )
+    return (
+        counted.join(counts, on="count", validate="m:1", maintain_order="left")
+        .with_columns(step=pl.col("step") - pl.col("low") + pl.col("opens"))
+        .select(marks.columns)
     )
 
 
@@ -101,6 +129,27 @@ def with_step(
     )
 
 
+def launched(run: Run, rank: int) -> pl.LazyFrame:
+    """Events of a rank (`activity`) with the `step` that launched them.
+
+    A host that runs ahead posts the first message of a step while the one before still computes, so
+    that windows cut work off. Without marks on the host, or without its launch, an event belongs to
+    the step in which it begins.
+    """
+    events = activity(run, rank)
+    recorded = marks(run, rank)
+    if recorded.is_empty() or _is_on_device(recorded):
+        return begun_inside(events, spans(run, rank))
+    is_launched = pl.col("launch_start_ns").is_not_null()
+    own = with_step(events.filter(is_launched), recorded).drop_nulls("step")
+    others = begun_inside(events.filter(~is_launched), spans(run, rank))
+    return pl.concat([own, others.select(*COLUMNS, "step")])
+
+
+def _is_on_device(marks: pl.DataFrame) -> bool:
+    return bool(marks["source"][0].endswith("on the device"))
+
+
 def _windows(run: Run, rank: int) -> pl.DataFrame:
     columns = ("device", "kind", "start_ns", "end_ns", "launch_start_ns")
     events = activity(run, rank).select(columns).collect()
@@ -109,8 +158,8 @@ def _windows(run: Run, rank: int) -> pl.DataFrame:
     recorded = marks(run, rank)
     found = WINDOWS.empty()
     if recorded.height:
-        on_device = recorded["source"][0].endswith("on the device")
-        found = _launched(events, recorded, "start_ns" if on_device else "launch_start_ns")
+        at = "start_ns" if _is_on_device(recorded) else "launch_start_ns"
+        found = _launched(events, recorded, at)
     if found.is_empty():
         found = pl.concat([_repeating(device) for _, device in _devices(events)])
     if found.is_empty():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.activity import COMPUTE, HOST_DEVICE, activity, has_device_events
+from tracekit.derive.activity import COMPUTE, activity, device_of_call
 from tracekit.derive.causes import (
     CARRIED,
     COMMUNICATION,
@@ -131,12 +131,6 @@ def was_held_up(why: WhyLate, max_share: float) -> bool:
     return handed_on_ns > max(max_share * why.late_ns, float(sums["own"][0] or 0.0))
 
 
-def _device(run: Run) -> pl.Expr:
-    if has_device_events(run):
-        return pl.col("device").fill_null(0)
-    return pl.lit(HOST_DEVICE, dtype=pl.Int64)
-
-
 def _compared(
     run: Run, rank: int, late: pl.DataFrame, calls: pl.DataFrame, at_fault: pl.DataFrame
 ) -> pl.DataFrame:
@@ -162,7 +156,8 @@ def _compared(
         .join(entered, on=["before", "rank"], how="left", validate="m:1")
         .join(steps, on=["rank", "step"], how="left", validate="m:1")
         .with_columns(
-            start_ns=pl.coalesce("met_ns", "entered_before_ns", "opens_ns"), device=_device(run)
+            start_ns=pl.coalesce("met_ns", "entered_before_ns", "opens_ns"),
+            device=device_of_call(run),
         )
         .filter(pl.col("start_ns") <= pl.col("end_ns"))
     )
@@ -209,7 +204,7 @@ def _latest(run: Run, rank: int, late: pl.DataFrame, calls: pl.DataFrame) -> pl.
     the step before, in which the rank was late or not.
     """
     own = calls.filter(rank=rank).with_columns(
-        device=_device(run), ends_ns=pl.col("start_ns") + pl.col("dur_ns")
+        device=device_of_call(run), ends_ns=pl.col("start_ns") + pl.col("dur_ns")
     )
     compute = activity(run, rank).filter(pl.col("class") == COMPUTE).collect()
     at_end = own.select("device", start_ns=pl.col("ends_ns") - 1, end_ns="ends_ns")

@@ -10,9 +10,11 @@ from tracekit.derive.averages import averages, compared_devices
 from tracekit.derive.cached import remembered
 from tracekit.derive.kernel_totals import kernel_totals
 from tracekit.derive.stages import stages
-from tracekit.derive.work_classes import work_class
+from tracekit.derive.work_classes import class_at_fault, work_class
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tracekit.store import Run
 
 
@@ -38,6 +40,20 @@ def work_totals(run: Run) -> pl.DataFrame:
         .join(stages(run).select("rank", "stage"), on="rank", validate="m:1")
         .select("rank", "stage", "step", "class", "n_kernels", "total_ns")
         .sort("rank", "stage", "step", "class")
+    )
+
+
+def class_of_stage(run: Run, ranks: Collection[int]) -> str | None:
+    """Attention or experts, where they alone make some ranks longer than those of other stages."""
+    by_rank = work_totals(run).group_by("rank", "class").agg(pl.col("total_ns").sum())
+    is_own, total_ns = pl.col("rank").is_in(list(ranks)), pl.col("total_ns")
+    medians = by_rank.group_by("class").agg(
+        own_ns=total_ns.filter(is_own).median(), usual_ns=total_ns.filter(~is_own).median()
+    )
+    known = medians.drop_nulls()
+    return class_at_fault(
+        dict(known.select("class", "own_ns").iter_rows()),
+        dict(known.select("class", "usual_ns").iter_rows()),
     )
 
 

@@ -83,7 +83,10 @@ def why_not(detector: Detector, run: Run, n_ranks: int) -> str:
     if missing:
         return f"the traces hold no {' and no '.join(missing)}. {detector.how}"
     if n_ranks < detector.min_ranks:
-        return "one rank: nobody to compare it with. Record all ranks of the job."
+        if n_ranks == 1:
+            return "one rank: nobody to compare it with. Record all ranks of the job."
+        least = f"it compares at least {detector.min_ranks}"
+        return f"{n_ranks} ranks: {least}. Record all ranks of the job."
     return ""
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import polars as pl
 
 from tracekit.derive.activity import has_device_events
-from tracekit.derive.averages import averages, mean_steps
+from tracekit.derive.averages import averages, breakdowns, mean_steps
 from tracekit.derive.causes import cause_of_slowness
 from tracekit.derive.encoder_work import ENCODER, WITH_BACKWARD, encoder_totals
 from tracekit.derive.expert_work import expert_extra_ns
@@ -22,6 +22,8 @@ from tracekit.findings import Cause, Column, Evidence
 from tracekit.units import Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tracekit.store import Run
 
 N_SHOWN = 32
@@ -30,7 +32,7 @@ MIN_ENCODER_SHARE = 0.7
 MIN_EXPERT_SHARE = 0.5
 MIN_LONGER_SHARE = 0.1
 """Samples that the loop told are longer by so much (squared) explain more work."""
-_CAUSE_OF_CLASS = {
+CAUSE_OF_CLASS = {
     ATTENTION: Cause.SEQUENCE_LENGTH_IMBALANCE,
     EXPERTS: Cause.EXPERT_IMBALANCE,
 }
@@ -54,15 +56,21 @@ class Imbalance:
 def imbalance(uneven: pl.DataFrame, work: str, n_steps: int) -> Imbalance | None:
     """How unequal a class of work is (rows of `unevenness`); None where there is none of it.
 
-    Of several stages the one with the greatest excess counts: the others wait for it.
+    Of several stages the one with the greatest excess counts: the others wait for it. Over the
+    median it is the one of each step, since stages may take turns.
     """
     by_stage = _by_stage(uneven, work)
     if by_stage.is_empty() or by_stage["mean_ns"][0] <= 0:
         return None
     top = by_stage.row(0, named=True)
+    over_median_ns = (
+        uneven.filter(pl.col("class") == work)
+        .group_by("step")
+        .agg(over_ns=(pl.col("max_ns") - _others_ns()).max())
+    )["over_ns"].sum()
     return Imbalance(
         excess_ns=top["excess_ns"] / n_steps,
-        over_median_ns=(top["max_ns"] - top["median_ns"]) / n_steps,
+        over_median_ns=number(over_median_ns) / n_steps,
         uneven=top["excess_ns"] / top["mean_ns"],
     )
 
@@ -115,7 +123,23 @@ def least_uneven(run: Run, limits: UnevenLimits) -> float:
 
 def waiting_ns(run: Run) -> float:
     """What the rank that waits most waits exposed in the mean step."""
-    return number(mean_steps(run)["exposed_waiting_ns"].max())
+    told_ns = number(mean_steps(run)["exposed_waiting_ns"].max())
+    return max(told_ns, held_apart_ns(run, run.ranks))
+
+
+def held_apart_ns(run: Run, ranks: Collection[int]) -> float:
+    """Waiting where it cannot be told from transfer, in the mean step.
+
+    What one rank stands in communication longer than that one of its peers which does so least.
+    """
+    held_ns = pl.col("exposed_waiting_ns") + pl.col("unsplit_communication_ns")
+    in_step = (
+        breakdowns(run)
+        .filter(pl.col("is_averaged") & pl.col("rank").is_in(list(ranks)))
+        .group_by("step")
+        .agg(apart_ns=held_ns.max() - held_ns.min())
+    )
+    return number(in_step["apart_ns"].mean())
 
 
 def by_rank(totals: pl.DataFrame, classes: tuple[str, ...], n_steps: int) -> Evidence:
@@ -151,7 +175,7 @@ def cause_of_unevenness(run: Run, slow: list[int], kernels: pl.DataFrame) -> Cau
     )
     work = class_at_fault(max_ns, mean_ns)
     if work is not None:
-        return _CAUSE_OF_CLASS[work]
+        return CAUSE_OF_CLASS[work]
     excess_ns = sum(max_ns.values()) - sum(mean_ns.values())
     if expert_extra_ns(run, slow) * len(averages(run).steps) >= MIN_EXPERT_SHARE * excess_ns > 0:
         return Cause.EXPERT_IMBALANCE

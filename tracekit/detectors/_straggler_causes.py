@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from tracekit.derive.averages import averages
 from tracekit.derive.causes import (
     CARRIED,
     HELD_BACK,
@@ -22,6 +23,7 @@ from tracekit.derive.device_clocks import is_held_back
 from tracekit.derive.encoder_work import encoder_extra_ns
 from tracekit.derive.expert_work import expert_extra_ns
 from tracekit.derive.gpu_models import models
+from tracekit.derive.kernel_totals import more_work_ns
 from tracekit.derive.work_classes import ATTENTION, EXPERTS, class_at_fault
 from tracekit.findings import Cause
 
@@ -45,12 +47,23 @@ def explained(run: Run, why: WhyLate) -> tuple[Cause, str]:
     What a rank carries on from one collective to the next has the same cause.
     """
     parts = why.parts.filter(pl.col("part") != CARRIED)
+    if parts.height and parts["part"][0] == MORE and not _has_more(run, why):
+        parts = parts.filter(pl.col("part") != MORE)
     if parts.is_empty() or parts["extra_ns"][0] < MIN_EXPLAINED_SHARE * why.late_ns:
         return Cause.UNKNOWN, "no part of its step is long enough to explain the lateness"
     part, extra_ns = str(parts["part"][0]), float(parts["extra_ns"][0])
     if part in (SLOWER, MORE):
         part = _in_full(run, why, part)
     return cause_of_lateness(run, part), reason(run, part, extra_ns)
+
+
+def _has_more(run: Run, why: WhyLate) -> bool:
+    """Whether the late ranks have more work in whole steps, too, by a quarter of what is seen.
+
+    Where ranks never met, one that is behind still runs what its peer has done before.
+    """
+    more_ns = more_work_ns(run, why.ranks, why.peers, averages(run).steps)
+    return more_ns >= MIN_EXPLAINED_SHARE * float(why.parts.filter(part=MORE)["extra_ns"][0])
 
 
 def _in_full(run: Run, why: WhyLate, part: str) -> str:

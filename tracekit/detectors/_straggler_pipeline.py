@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.averages import averages, mean_steps
-from tracekit.derive.causes import MORE, SLOWER, cause_of_lateness, reason
+from tracekit.derive.causes import (
+    HOTTER_EXPERTS,
+    LONGER_SEQUENCES,
+    MORE,
+    SLOWER,
+    cause_of_lateness,
+    reason,
+)
 from tracekit.derive.idle_totals import idle_by_cause
 from tracekit.derive.kernel_totals import differences
 from tracekit.derive.origins import wait_origins
 from tracekit.derive.savings import saving
 from tracekit.derive.stages import stages
+from tracekit.derive.work_classes import ATTENTION, EXPERTS
+from tracekit.derive.work_totals import class_of_stage
 from tracekit.detectors import Detector, finding, number, rank_list
 from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Scope, Status
 from tracekit.units import Quantity, Unit, text
@@ -89,6 +98,9 @@ def late_in_pipeline(
     part, extra_ns, ranks = _largest_part(run, ranks)
     if extra_ns < MIN_EXPLAINED_SHARE * low_ns:
         return None  # it does what the others do: its micro-batches come at another time
+    work = class_of_stage(run, ranks) if part == SLOWER else None
+    if work is not None:
+        part = {EXPERTS: HOTTER_EXPERTS, ATTENTION: LONGER_SEQUENCES}[work]
     cause = Cause.STAGE_IMBALANCE if part == MORE else cause_of_lateness(run, part)
     who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {rank_list(ranks)}"
     keeps = "keeps" if len(ranks) == 1 else "keep"

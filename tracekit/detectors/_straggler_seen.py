@@ -9,11 +9,24 @@ import polars as pl
 from tracekit.derive.patterns import Pattern, pattern
 from tracekit.derive.why_late import WhyLate, why_late
 from tracekit.detectors import number
+from tracekit.findings import Cause
 from tracekit.store import Run
 
 ASSUMES = (
     "the late rank enters with the others; upper bound: what lies behind the collective is taken "
     "to move up with it"
+)
+
+
+MOVED_ASSUMES = (
+    "high end: the late rank enters with the others; low end: what it has more is shared among "
+    "all; upper bound: what lies behind the collective is taken to move up with it"
+)
+_MOVED = (
+    Cause.DATA_IMBALANCE,
+    Cause.SEQUENCE_LENGTH_IMBALANCE,
+    Cause.EXPERT_IMBALANCE,
+    Cause.MODALITY_IMBALANCE,
 )
 
 
@@ -48,6 +61,16 @@ class Seen:
         own = self.calls.filter(pl.col("culprit") == culprit)
         late_ns = dict(own.group_by("step").agg(pl.col("late_ns").sum()).iter_rows())
         return pattern([float(late_ns.get(step, 0)) for step in self.steps])
+
+    def shared(self, low_ns: float, cause: Cause, group: str, n_late: int) -> tuple[float, str]:
+        """The low end of a saving with its assumption: work that one has more goes to the others.
+
+        `n_late` ranks of the group had more of it at once.
+        """
+        if cause not in _MOVED:
+            return low_ns, ASSUMES
+        n_ranks = self.usable.filter(group=group)["rank"].n_unique()
+        return low_ns * max(n_ranks - n_late, 0) / max(n_ranks, 1), MOVED_ASSUMES
 
     def why(self, late: pl.DataFrame) -> WhyLate:
         """What late ranks did instead, before arrivals in one group (rows of `late`)."""

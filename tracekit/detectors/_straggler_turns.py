@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from tracekit.derive.averages import breakdowns
@@ -10,10 +12,12 @@ from tracekit.derive.savings import saving
 from tracekit.derive.why_late import was_held_up
 from tracekit.detectors import Detector, finding, number
 from tracekit.detectors._straggler_causes import explained
-from tracekit.detectors._straggler_seen import ASSUMES, Seen
 from tracekit.detectors._straggler_tables import by_rank, parts_of_lateness, work_by_class
 from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Status
 from tracekit.units import Quantity, Unit
+
+if TYPE_CHECKING:
+    from tracekit.detectors._straggler_seen import Seen
 
 MIN_STALL_SHARE = 0.01
 """A delay of one rank alone by less of a step is jitter."""
@@ -50,13 +54,15 @@ def in_turns(
     low_ns = number(in_step["gain_step_ns"].sum()) / seen.n_steps
     wait_ns = number(in_step["step_ns"].sum()) / seen.n_steps
     high_ns = wait_ns + _uncovered_in_turns_ns(seen, leaders)
-    why = seen.why(in_main_group(seen.late.join(leaders, on=["step", "culprit"], how="semi")))
+    own = in_main_group(seen.late.join(leaders, on=["step", "culprit"], how="semi"))
+    why = seen.why(own)
     if was_held_up(why, max_inherited_share):
         return None
     cause, reason = explained(seen.run, why)
     a_turn_ns = number(why.parts["extra_ns"].max()) * seen.n_steps / leaders.height
     if cause is Cause.HOST_OTHER and a_turn_ns >= MIN_PAUSE_NS:
         cause = Cause.HOST_PAUSE
+    low_ns, assumes = seen.shared(low_ns, cause, str(own["group"][0]), 1)
     level = Level.LOW if cause is Cause.UNKNOWN else Level.MEDIUM
     return finding(
         detector,
@@ -71,7 +77,7 @@ def in_turns(
         confidence=Confidence(
             level, f"{ranks.n_unique()} ranks stall the others by turns, in {n_steps} steps"
         ),
-        saving=saving(low_ns, high_ns, seen.step_ns, seen.means.height, ASSUMES),
+        saving=saving(low_ns, high_ns, seen.step_ns, seen.means.height, assumes),
         evidence=(
             by_rank(seen.usable, seen.late),
             parts_of_lateness(why),

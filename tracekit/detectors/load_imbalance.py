@@ -20,7 +20,8 @@ Evidence:
 
 What-if saving:
     High: the longest rank of each step takes the median of the others. Low: it takes the mean, as
-    far as ranks are seen to wait for it (their mean exposed waiting).
+    far as ranks are seen to wait for it (their mean exposed waiting; where that cannot be told
+    from transfer, how much longer than another one they stand in communication).
 
 Recommendation:
     Balance work by cost, not by count, where kernels differ in number or size; look at clocks and
@@ -44,7 +45,7 @@ from tracekit.derive.savings import saving
 from tracekit.derive.stages import stages
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
 from tracekit.detectors._cures import IS_COMPUTE, even_or_as_peers
-from tracekit.detectors._imbalance import cause_of_unevenness
+from tracekit.detectors._imbalance import cause_of_unevenness, held_apart_ns
 from tracekit.detectors._stalls import NOTHING
 from tracekit.findings import (
     Column,
@@ -98,6 +99,8 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         .sort(pl.col("max_ns") - pl.col("mean_ns"), "stage", descending=[True, False])
         .row(0, named=True)
     )
+    in_step = steps.group_by("step").agg(over_ns=(pl.col("max_ns") - pl.col("median_ns")).max())
+    over_median_ns = number(in_step["over_ns"].mean())  # stages may take turns
     own = means.filter(stage=top["stage"])
     kernels = differences(run, chosen.steps)
     most = limits.max_waste_share if has_device_events(run) else limits.max_host_waste_share
@@ -113,9 +116,6 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     if waste_share < most or excess_ns < limits.min_step_share * step_ns:
         return (finding(DETECTOR, Status.CLEAR, **shares),)
     slow = _longest(steps.filter(stage=top["stage"]))
-    waiting_ns = number(own.filter(~pl.col("rank").is_in(slow))["exposed_waiting_ns"].mean())
-    if len(slow) == own.height:
-        waiting_ns = number(own["exposed_waiting_ns"].mean())
     return (
         finding(
             DETECTOR,
@@ -125,8 +125,8 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
             ranks=tuple(slow),
             steps=chosen.steps,
             saving=saving(
-                min(excess_ns, waiting_ns),
-                top["max_ns"] - top["median_ns"],
+                min(excess_ns, _waiting_ns(run, own, slow)),
+                over_median_ns,
                 step_ns,
                 int(means["n_devices"].sum()),
                 "low end: every rank computes as long as the mean rank, as far as the others are "
@@ -136,6 +136,13 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
             **shares,
         ),
     )
+
+
+def _waiting_ns(run: Run, own: pl.DataFrame, slow: list[int]) -> float:
+    """What the others of a stage wait exposed, in the mean; all of them, where they take turns."""
+    is_other = ~pl.col("rank").is_in(slow) if len(slow) < own.height else pl.lit(value=True)
+    told_ns = number(own.filter(is_other)["exposed_waiting_ns"].mean())
+    return max(told_ns, held_apart_ns(run, own["rank"].to_list()))
 
 
 def _by_step(run: Run) -> pl.DataFrame:

@@ -19,7 +19,8 @@ Evidence:
     Micro-batches of the longest stage; r.
 
 What-if saving:
-    Low: none is longer than the mean in one of the p − 1 places. High: in all of them.
+    Low: none is longer than the mean in half of the p − 1 places: a schedule that runs one forward
+    and one backward pass by turns hides the rest in its bubble. High: in all of them.
 
 Recommendation:
     Sort samples into micro-batches of equal cost, by measured time or squared length.
@@ -103,12 +104,12 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
             ranks=tuple(places.filter(stage=top["stage"])["rank"].sort()),
             steps=averages(run).steps,
             saving=saving(
-                over_ns,
+                excess_ns / 2,
                 excess_ns,
                 step_ns,
                 mean_steps(run).height,
-                "micro-batches take the mean; low end: the longest is waited for once, high end: "
-                "once by each stage behind the first; upper bound",
+                "micro-batches take the mean; high end: each stage behind the first waits for the "
+                "longest; low end: half of them, as 1F1B may hide the rest; upper bound",
             ),
             why=f"the longest micro-batch of a step takes {text(over_ns, Unit.NS)} more than the "
             "mean, in both passes",

@@ -42,8 +42,10 @@ from tracekit.derive.causes import cause_of_slowness
 from tracekit.derive.kernel_totals import differences
 from tracekit.derive.savings import saving
 from tracekit.derive.stages import stages
+from tracekit.derive.work_totals import class_of_stage
 from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.detectors._cures import even_stages
+from tracekit.detectors._imbalance import CAUSE_OF_CLASS
 from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Scope, Status
 from tracekit.units import Quantity, Unit, limit, text
 
@@ -95,7 +97,11 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     is_slower = float(top["slower_ns"]) > float(top["more_ns"])
     n_stages = compute.height
     own_ns = max_ns - number(others["compute_ns"].median())
+    work = class_of_stage(run, top["ranks"]) if is_slower else None
+    cause = cause_of_slowness(run) if is_slower else Cause.STAGE_IMBALANCE
     what = "its kernels run slower" if is_slower else "it has more or bigger kernels"
+    if work is not None:
+        cause, what = CAUSE_OF_CLASS[work], f"its {work} takes longer"
     return (
         finding(
             DETECTOR,
@@ -103,7 +109,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
             subject=f"stage {top['stage']}",
             title=f"Stage {top['stage']} of {n_stages} computes "
             f"{text(max_ns / mean_ns - 1, Unit.SHARE)} longer than the mean stage",
-            cause=cause_of_slowness(run) if is_slower else Cause.STAGE_IMBALANCE,
+            cause=cause,
             ranks=tuple(top["ranks"]),
             steps=averages(run).steps,
             saving=saving(

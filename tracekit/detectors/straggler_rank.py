@@ -37,7 +37,8 @@ Evidence:
 
 What-if saving:
     Low: in each instance all others enter with the next latest rank, less the error, and of the
-    victims the one that waits least says how much. High: the median victim's exposed wait vanishes,
+    victims the one that waits least says how much; of work that one has more, each gets its share.
+    High: the median victim's exposed wait vanishes,
     and transfers that only the late rank could hide. An upper bound until the replay confirms it.
 
 Recommendation:
@@ -68,7 +69,7 @@ from tracekit.detectors._cures import as_peers
 from tracekit.detectors._straggler_causes import explained
 from tracekit.detectors._straggler_confidence import how_sure
 from tracekit.detectors._straggler_pipeline import late_in_pipeline
-from tracekit.detectors._straggler_seen import ASSUMES, Seen
+from tracekit.detectors._straggler_seen import Seen
 from tracekit.detectors._straggler_tables import by_rank, by_step, parts_of_lateness, work_by_class
 from tracekit.detectors._straggler_turns import in_main_group, in_turns
 from tracekit.detectors._straggler_unnamed import clear, even_pipeline, spread, too_few, unseen
@@ -207,6 +208,7 @@ def _found(seen: Seen, row: dict[str, Any], why: WhyLate, limits: Limits) -> Fin
     wait_ns = min(row["high_ns"], seen.waiting_ns)
     high_ns = wait_ns + _uncovered_ns(seen, ranks)
     cause, reason = explained(seen.run, why)
+    low_ns, assumes = seen.shared(row["low_ns"], cause, str(row["group"]), len(ranks))
     course = seen.course(int(row["culprit"]))
     own = seen.calls.filter(pl.col("culprit") == row["culprit"])
     late_in = seen.usable.join(own.select("instance"), on="instance", how="semi")
@@ -230,7 +232,7 @@ def _found(seen: Seen, row: dict[str, Any], why: WhyLate, limits: Limits) -> Fin
             row["error_ns"] / row["late_ns"],
             cause,
         ),
-        saving=saving(row["low_ns"], high_ns, seen.step_ns, seen.means.height, ASSUMES),
+        saving=saving(low_ns, high_ns, seen.step_ns, seen.means.height, assumes),
         evidence=(
             by_rank(seen.usable, seen.late),
             parts_of_lateness(why),
