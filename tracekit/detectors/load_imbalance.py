@@ -21,7 +21,7 @@ Evidence:
 What-if saving:
     High: the longest rank of each step takes the median of the others. Low: it takes the mean, as
     far as ranks are seen to wait for it (their mean exposed waiting; where that cannot be told
-    from transfer, how much longer than another one they stand in communication).
+    from transfer, a quarter of how much longer than another one they stand in communication).
 
 Recommendation:
     Balance work by cost, not by count, where kernels differ in number or size; look at clocks and
