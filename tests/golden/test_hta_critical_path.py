@@ -1,7 +1,8 @@
 """Device work on HTA's critical path, on the small traces where that is known, is on ours.
 
 HTA looks at the step as the host marks it, counts memsets as compute, and rounds each end up: its
-sum is up to 1 µs an event larger. Where no event tells what the host waits for its path is almost all host, and not compared.
+sum is up to 1 µs an event larger. Where no event tells what the host waits for its path is almost
+all host, and not compared.
 """
 
 from __future__ import annotations

@@ -207,8 +207,9 @@ def test_a_full_queue_holds_1022_launches_so_a_limit_of_1024_is_never_reached(co
     assert changes["by"].cum_sum().max() == QUEUE == 1_022
 
 
-def test_a_job_whose_device_is_busy_is_not_bound_by_its_host_alone(golden_of):
-    # Without recorded synchronisations HTA's graph has no edge from the device back to the host.
+def test_a_path_of_the_host_alone_is_said_to_rest_on_what_was_not_recorded(golden_of):
+    # Without recorded synchronisations HTA's graph has no edge from the device back to the host,
+    # and says that the job is bound by its host without a word about it.
     golden = golden_of("df_index_resolver")
     summary = golden.frame("critical_path_summary.rank1").rows_by_key("bound_by", unique=True)
     assert summary["cpu_bound"] == (100.0,)
@@ -216,4 +217,4 @@ def test_a_job_whose_device_is_busy_is_not_bound_by_its_host_alone(golden_of):
     assert run.n_rows("syncs") == 0
     parts = whole(run, 1).row(0, named=True)
     assert parts["idle_ns"] < 0.5 * parts["dur_ns"]
-    assert tracekit.analyze(run, engine="local:1").what_if is None  # and none is claimed
+    assert tracekit.replay(run, engine="local:1").replay.is_inferred
