@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 MAX_ERROR_OF_SAVING = 0.25
 """A replay that misses the step by more than this share of a saving says nothing about it."""
+LEAST_ALONE = 0.9
+"""Where ranks gain by what others do, as in a pipeline, one alone gains less: no upper figure."""
 LOUD_SHARE = 0.01
 """A finding that its detector is not sure saves this much does not become louder by a replay."""
 MIN_MET_SHARE = 0.9
@@ -63,7 +65,8 @@ def replayed(
             finding,
             job_replay,
             by_finding[finding.id, finding.subject],
-            _alone_ns(job_replay, lonely, finding, changed[finding.id, finding.subject]),
+            is_bound=detectors[finding.id].is_bound,
+            alone_ns=_alone_ns(job_replay, lonely, finding, changed[finding.id, finding.subject]),
         )
         if (finding.id, finding.subject) in by_finding
         else finding
@@ -121,7 +124,13 @@ def _alone_ns(
 
 
 def _with_saving(
-    run: Run, finding: Finding, replay: Replay, gains: list[float], alone_ns: float | None
+    run: Run,
+    finding: Finding,
+    replay: Replay,
+    gains: list[float],
+    *,
+    is_bound: bool,
+    alone_ns: float | None,
 ) -> Finding:
     """The saving as replayed, give or take what the replay is off by."""
     if finding.saving is None:
@@ -130,8 +139,12 @@ def _with_saving(
     if error_ns > MAX_ERROR_OF_SAVING * finding.saving.per_step_ns.high:
         return finding
     low_ns, high_ns = min(gains) - error_ns, max(gains) + error_ns
+    own = finding.saving.per_step_ns
+    if is_bound:
+        low_ns, high_ns = min(own.low, max(low_ns, 0.0)), min(own.high, high_ns)
     if finding.saving.share < LOUD_SHARE:
-        low_ns = min(low_ns, finding.saving.per_step_ns.low)
+        low_ns = min(low_ns, own.low)
+    how = "at most what a replay over all ranks gains" if is_bound else "replayed over all ranks"
     means = mean_steps(run)
     step_ns = float(np.mean(means["dur_ns"].to_numpy()))
     found = saving(
@@ -139,6 +152,9 @@ def _with_saving(
         high_ns,
         step_ns,
         means.height,
-        f"{finding.saving.assumes.removesuffix('; upper bound')}; replayed over all ranks",
+        f"{finding.saving.assumes.removesuffix('; upper bound')}; {how}",
     )
-    return replace(finding, saving=replace(found, replayed_ns=max(0.0, *gains), alone_ns=alone_ns))
+    replayed_ns = max(0.0, *gains)
+    if alone_ns is not None and alone_ns < LEAST_ALONE * replayed_ns:
+        alone_ns = None
+    return replace(finding, saving=replace(found, replayed_ns=replayed_ns, alone_ns=alone_ns))

@@ -30,7 +30,8 @@ class Detector:
     `title` is its name when something is found, `clear` when not (shown with the measured value).
     `needs` are raw tables without which it is skipped; `how` says how to record them. `detect`
     returns one finding per culprit, at least one; a saving is at most that of `bounded_by`.
-    `cure` makes the job without what was found: its replay gives the saving.
+    `cure` makes the job without what was found: its replay gives the saving, or, where `is_bound`,
+    only the most that it can be.
     `published` are systems that were built against what it finds.
     """
 
@@ -44,6 +45,7 @@ class Detector:
     detect: Callable[[Run, Any], tuple[Finding, ...]]
     bounded_by: str | None = None
     cure: Cure | None = None
+    is_bound: bool = False
     published: tuple[Published, ...] = ()
 
 

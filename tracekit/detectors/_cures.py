@@ -17,9 +17,10 @@ from tracekit.derive.host_kinds import CLASSES
 from tracekit.derive.intervals import gaps
 from tracekit.findings import Cause, Finding
 from tracekit.store import Run
-from tracekit.what_if.changes import Changes
+from tracekit.what_if.changes import IS_HOST, Changes
 from tracekit.what_if.peers import (
     device_like_peers,
+    even_in_steps,
     even_over_ranks,
     even_over_stages,
     like_peers,
@@ -73,6 +74,21 @@ def even_stages(changes: Changes, _run: Run, finding: Finding) -> tuple[Changes,
 def by_speed(changes: Changes, _run: Run, _finding: Finding) -> tuple[Changes, ...]:
     """Each device gets work by its speed, so that all end together."""
     return (shared_by_speed(changes, IS_COMPUTE),)
+
+
+def even_micro_batches(changes: Changes, _run: Run, _finding: Finding) -> tuple[Changes, ...]:
+    """Each kernel takes in all micro-batches of a step what it takes in the mean one."""
+    return (even_in_steps(changes, IS_COMPUTE),)
+
+
+def hidden_transfers(changes: Changes, _run: Run, _finding: Finding) -> tuple[Changes, ...]:
+    """Transfers take no time; members still begin together."""
+    return (changes.scaled(pl.col("class") == "communication", 0.0),)
+
+
+def instant_host(changes: Changes, _run: Run, _finding: Finding) -> tuple[Changes, ...]:
+    """The host takes no time and waits for nothing."""
+    return (changes.scaled(IS_HOST, 0.0).without_waits(pl.lit(value=True)),)
 
 
 def without_host_work(name: str) -> Cure:

@@ -18,8 +18,8 @@ Evidence:
 
 What-if saving:
     Low: the exposed transfer comes down to the limit, as on runs that overlap well. High: all of it
-    hides behind compute that is exposed now, as far as there is any. An upper bound until the
-    replay confirms it.
+    hides behind compute that is exposed now, as far as there is any, and at most what a replay
+    gains in which transfers take no time.
 
 Recommendation:
     Overlap communication with compute (bucket sizes, prefetch), or send less.
@@ -39,7 +39,8 @@ from tracekit.derive.averages import breakdowns, mean_steps
 from tracekit.derive.savings import saving
 from tracekit.derive.waits import waits
 from tracekit.detectors import Detector, finding, number, skipped
-from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Status
+from tracekit.detectors._cures import hidden_transfers
+from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Published, Status
 from tracekit.schema import COLLECTIVES
 from tracekit.units import Quantity, Unit, limit, text
 
@@ -177,4 +178,7 @@ DETECTOR = Detector(
     how="Record a whole step of a job of several ranks with CUDA activity on.",
     limits=Limits,
     detect=detect,
+    cure=hidden_transfers,
+    is_bound=True,
+    published=(Published(3, "Lumos", "2504.09307"),),
 )

@@ -41,6 +41,7 @@ from tracekit.derive.profiler_cost import costly_options
 from tracekit.derive.savings import saving
 from tracekit.derive.stalls import removable_ns, stalled
 from tracekit.detectors import Detector, finding, number, skipped
+from tracekit.detectors._cures import instant_host
 from tracekit.detectors._stalls import confidence
 from tracekit.findings import (
     Cause,
@@ -185,4 +186,6 @@ DETECTOR = Detector(
     how="Record with ProfilerActivity.CUDA and ProfilerActivity.CPU.",
     limits=Limits,
     detect=detect,
+    cure=instant_host,
+    is_bound=True,
 )

@@ -42,6 +42,7 @@ from tracekit.derive.micro_batches import turns
 from tracekit.derive.savings import saving
 from tracekit.derive.stages import stages
 from tracekit.detectors import Detector, finding, number, skipped
+from tracekit.detectors._cures import even_micro_batches
 from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Status
 from tracekit.units import Quantity, Unit, limit, text
 
@@ -183,4 +184,5 @@ DETECTOR = Detector(
     min_ranks=2,
     limits=Limits,
     detect=detect,
+    cure=even_micro_batches,
 )

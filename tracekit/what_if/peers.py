@@ -94,6 +94,19 @@ def even_over_ranks(changes: Changes, which: pl.Expr) -> Changes:
     return changes.timed(own_ns)
 
 
+def even_in_steps(changes: Changes, which: pl.Expr) -> Changes:
+    """Work takes each time that a rank does it in a step what it takes in the mean.
+
+    Args:
+        changes: the job.
+        which: which work, by the columns of `Replay.work`; the same work has the same name.
+    """
+    work = _events(changes, which)
+    mean_ns = pl.col("own_ns").mean().over("rank", "step", "stream", "name")
+    factor = pl.when(pl.col("own_ns") > 0).then(mean_ns / pl.col("own_ns"))
+    return _by_factor(changes, work.with_columns(factor=factor))
+
+
 def even_over_stages(changes: Changes, which: pl.Expr) -> Changes:
     """Work takes on all stages of a pipeline together what it takes on the mean one."""
     work = _events(changes, which)
