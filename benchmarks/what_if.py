@@ -106,20 +106,22 @@ def _walked(replay: Replay, own_ns: Floats) -> list[float]:
     return reached
 
 
-def made_up() -> pl.DataFrame:
+def made_up(n_micro_batches: int = N_MICRO_BATCHES, n_steps: int = N_STEPS) -> pl.DataFrame:
     """Operations of a pipeline that runs all forwards, then all backwards; durations by chance."""
     generator = random.Random(1)  # noqa: S311 - a simulation
     rows = []
-    for step in range(N_STEPS):
+    for step in range(n_steps):
         for dp in range(N_DP):
             for stage in range(N_STAGES):
                 worker = (stage * N_DP + dp, dp, stage, step)
-                rows += _worker(worker, generator)
+                rows += _worker(worker, n_micro_batches, generator)
     schema = {"rank": pl.Int64, **OPS.schema}
     return pl.DataFrame(rows, schema=schema)
 
 
-def _worker(worker: tuple[int, int, int, int], generator: random.Random) -> list[dict[str, object]]:
+def _worker(
+    worker: tuple[int, int, int, int], n_micro_batches: int, generator: random.Random
+) -> list[dict[str, object]]:
     rank, dp, stage, step = worker
     rows: list[dict[str, object]] = []
     now_ns = 0
@@ -134,13 +136,13 @@ def _worker(worker: tuple[int, int, int, int], generator: random.Random) -> list
         now_ns += dur_ns
 
     add("params-all-gather", 0, 5)
-    for number in range(N_MICRO_BATCHES):
+    for number in range(n_micro_batches):
         if stage > 0:
             add("forward-recv", number, 1)
         add("forward-compute", number, 200)
         if stage < N_STAGES - 1:
             add("forward-send", number, 1)
-    for number in range(N_MICRO_BATCHES):
+    for number in range(n_micro_batches):
         if stage < N_STAGES - 1:
             add("backward-recv", number, 1)
         add("backward-compute", number, 400)

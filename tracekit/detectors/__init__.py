@@ -28,11 +28,11 @@ class Detector:
 
     `min_ranks` is how many ranks it compares at least.
     `title` is its name when something is found, `clear` when not (shown with the measured value).
-    `needs` are raw tables without which it is skipped; `how` says how to record them. `detect`
-    returns one finding per culprit, at least one; a saving is at most that of `bounded_by`.
-    `cure` makes the job without what was found: its replay gives the saving, or, where `is_bound`,
-    only the most that it can be.
-    `published` are systems that were built against what it finds.
+    `needs` are raw tables without which it is skipped, unless the run has the table `instead`;
+    `how` says how to record them. `detect` returns one finding per culprit, at least one; a saving
+    is at most that of `bounded_by`. `cure` makes the job without what was found: its replay gives
+    the saving, or, where `is_bound`, only the most that it can be. `published` are systems that
+    were built against what it finds.
     """
 
     id: str
@@ -40,6 +40,7 @@ class Detector:
     clear: str
     needs: tuple[Table, ...]
     how: str
+    instead: Table | None = None
     min_ranks: int = 1
     limits: type
     detect: Callable[[Run, Any], tuple[Finding, ...]]
@@ -81,7 +82,10 @@ def findings_of(detector: Detector, run: Run, config: Config) -> tuple[Finding, 
 
 def why_not(detector: Detector, run: Run, n_ranks: int) -> str:
     """Why a detector cannot run, with how to record what it lacks; empty where it can."""
-    missing = [table.name for table in detector.needs if run.n_rows(table.name) == 0]
+    has_instead = detector.instead is not None and run.n_rows(detector.instead.name) > 0
+    missing = [
+        table.name for table in detector.needs if run.n_rows(table.name) == 0 and not has_instead
+    ]
     if missing:
         return f"the traces hold no {' and no '.join(missing)}. {detector.how}"
     if n_ranks < detector.min_ranks:

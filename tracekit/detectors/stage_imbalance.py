@@ -7,7 +7,8 @@ What it measures:
 Formula:
     C_s = median over pipelines of the compute of stage s (union of compute kernels, mean step); of
     two pipelines the lower one: a stage with one slow rank is no long stage.
-    waste = 1 − mean C / max C; excess = max C − mean C.
+    waste = 1 − mean C / max C; excess = max C − mean C. Of pipeline operations C is that of the
+    stage's median worker.
 
 Threshold:
     Found when waste is at least `max_waste_share` (`max_host_waste_share` where the training
@@ -46,7 +47,9 @@ from tracekit.derive.work_totals import class_of_stage
 from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.detectors._cures import even_stages
 from tracekit.detectors._imbalance import CAUSE_OF_CLASS
+from tracekit.detectors._operations import long_stage
 from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Scope, Status
+from tracekit.schema import OPS
 from tracekit.units import Quantity, Unit, limit, text
 
 if TYPE_CHECKING:
@@ -71,6 +74,9 @@ class Limits:
 
 def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     """One finding for the longest stage."""
+    if run.n_rows(OPS.name):
+        least = limits.min_step_share
+        return (long_stage(DETECTOR, run, limits.max_waste_share, least),)
     if number(stages(run)["n_stages"].max()) < 2:
         return (skipped(DETECTOR, f"{_NO_PIPELINE}{DETECTOR.how}"),)
     if not averages(run).is_comparable:

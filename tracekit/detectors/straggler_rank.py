@@ -11,6 +11,8 @@ Formula:
     Ranks that share most of the instances in which they are late are one culprit.
     measured = Σ_k exposed wait of the median victim in instances in which r is late / (steps · T).
     caused share = exposed waiting that r caused / exposed waiting that all late ranks caused.
+    Of pipeline operations (no collective recorded): the slowest 3 % of the workers, where M_W, the
+    share of the slowdown that goes with them in a replay, is at least a half; measured = that / T.
 
 Threshold:
     Named when measured is at least `min_step_share`, the caused share at least `min_caused_share`
@@ -66,6 +68,7 @@ from tracekit.derive.savings import saving
 from tracekit.derive.why_late import was_held_up
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
 from tracekit.detectors._cures import as_peers
+from tracekit.detectors._operations import late_worker
 from tracekit.detectors._straggler_causes import explained
 from tracekit.detectors._straggler_confidence import how_sure
 from tracekit.detectors._straggler_pipeline import late_in_pipeline
@@ -79,7 +82,7 @@ from tracekit.findings import (
     Scope,
     Status,
 )
-from tracekit.schema import COLLECTIVES
+from tracekit.schema import COLLECTIVES, OPS
 from tracekit.units import Quantity, Unit, limit, text
 
 if TYPE_CHECKING:
@@ -122,6 +125,8 @@ class Limits:
 
 def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     """One finding per culprit, or one that ranks take turns, or a clear one."""
+    if run.n_rows(OPS.name):
+        return (late_worker(DETECTOR, run, limits.min_step_share),)
     steps = averages(run).steps
     usable = compared_calls(run)
     means = mean_steps(run)
@@ -274,6 +279,7 @@ DETECTOR = Detector(
     title="One rank makes the others wait",
     clear="Ranks enter collectives together",
     needs=(COLLECTIVES,),
+    instead=OPS,
     how="Record whole steps of all ranks with their communication kernels.",
     min_ranks=2,
     limits=Limits,

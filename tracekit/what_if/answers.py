@@ -9,6 +9,8 @@ import numpy as np
 import polars as pl
 
 from tracekit.derive.averages import mean_steps
+from tracekit.derive.cached import remembered
+from tracekit.errors import InputError
 from tracekit.replays import Answer, OnPath, Replayed, Slack, Slowdowns
 from tracekit.what_if.changes import unchanged
 from tracekit.what_if.critical_path import critical_path, slack_ns
@@ -61,9 +63,23 @@ def asked(run: Run, scale: Sequence[str] = (), remove: Sequence[str] = ()) -> Wh
         changes["all together"] = _together(run, replay, scale, remove)
     answers = _answers(replay, changes)
     last = next(reversed(changes.values())).scenario if changes else None
-    return WhatIf(slowdowns(replay), _replayed(run, replay, answers, last))
+    return WhatIf(slowdowns_of(run), _replayed(run, replay, answers, last))
 
 
+@remembered
+def slowdowns_of(run: Run) -> Slowdowns:
+    """The slowdowns of a run that can be replayed.
+
+    Raises:
+        InputError: it cannot.
+    """
+    replay = replay_of(run)
+    if replay is None:
+        raise InputError("nothing in the run can be replayed")
+    return slowdowns(replay)
+
+
+@remembered
 def replay_of(run: Run) -> Replay | None:
     """The replay of a run: of its pipeline operations, else of its traces.
 

@@ -61,6 +61,12 @@ def slowdowns(replay: Replay) -> Slowdowns:
     )
 
 
+def slowest_ranks(work: pl.DataFrame, found: Slowdowns) -> list[int]:
+    """Ranks of the workers whose share of the slowdown is `worker_share`, the slowest first."""
+    workers = work.select("rank", "dp", "stage").unique().sort("rank").rows()
+    return _slowest(workers, {(dp, s): found.by_worker[f"{dp},{s}"] for _, dp, s in workers})
+
+
 def _kept(replay: Replay, rows: pl.Series) -> Scenario:
     """These rows of work take their own time, all others what is usual."""
     return Scenario(np.where(rows.to_numpy(), replay.own_ns, replay.usual_ns))
