@@ -31,7 +31,7 @@ from tracekit.derive.waiting_tables import waiting
 from tracekit.derive.waits import waits
 from tracekit.detectors import detectors, findings_of, number
 from tracekit.engine import map_ranks
-from tracekit.errors import InputError, UsageError
+from tracekit.errors import UsageError
 from tracekit.findings import (
     GPU,
     HOST_THREAD,
@@ -128,8 +128,9 @@ def _replayed(run: Run) -> WhatIf | None:
     """What the replay of a run says; None, with the reason in the log, where it has none."""
     try:
         return asked(run)
-    except InputError as error:
-        log.warning("no replay: %s", error)
+    except Exception as error:  # findings are worth more than what else a replay tells
+        is_debugged = log.isEnabledFor(logging.DEBUG)
+        log.warning("no replay: %s", error, exc_info=is_debugged)
         return None
 
 

@@ -41,20 +41,36 @@ what their waiting costs."""
 def replayed(
     run: Run, findings: tuple[Finding, ...], detectors: Mapping[str, Detector]
 ) -> tuple[Finding, ...]:
-    """The findings with the savings that a replay gives, where it can be trusted."""
-    job_replay = job(run)
-    cured = [f for f in findings if _has_cure(f, detectors)]
-    if not cured or job_replay is None:
+    """The findings with the savings that a replay gives, where it can be trusted.
+
+    A replay that fails leaves them as they are.
+    """
+    if not any(_has_cure(finding, detectors) for finding in findings):
         return findings
-    why = _why_not(run, job_replay)
-    if why:
+    try:
+        return _replayed(run, findings, detectors)
+    except Exception as error:
+        is_debugged = log.isEnabledFor(logging.DEBUG)
+        log.warning("savings are not replayed: %s", error, exc_info=is_debugged)
+        return findings
+
+
+def _replayed(
+    run: Run, findings: tuple[Finding, ...], detectors: Mapping[str, Detector]
+) -> tuple[Finding, ...]:
+    job_replay = job(run)
+    why = "nothing to replay" if job_replay is None else _why_not(run, job_replay)
+    if job_replay is None or why:
         log.info("savings are not replayed: %s", why)
         return findings
+    cured = [f for f in findings if _has_cure(f, detectors)]
     changed: dict[tuple[str, str], tuple[Changes, ...]] = {}
     for finding in cured:
-        cure = detectors[finding.id].cure
-        if cure is not None:
-            changed[finding.id, finding.subject] = cure(unchanged(job_replay), run, finding)
+        changes = _cured(run, job_replay, finding, detectors[finding.id])
+        if changes:
+            changed[finding.id, finding.subject] = changes
+    if not changed:
+        return findings
     gained = _gained_ns(job_replay, [each for several in changed.values() for each in several])
     gains = iter(gained)
     by_finding = {key: [next(gains) for _ in several] for key, several in changed.items()}
@@ -72,6 +88,20 @@ def replayed(
         else finding
         for finding in findings
     )
+
+
+def _cured(
+    run: Run, replay: Replay, finding: Finding, detector: Detector
+) -> tuple[Changes, ...] | None:
+    """The job without what was found; None where the cure fails, which costs no other finding."""
+    if detector.cure is None:
+        return None
+    try:
+        return detector.cure(unchanged(replay), run, finding)
+    except Exception as error:
+        is_debugged = log.isEnabledFor(logging.DEBUG)
+        log.warning("no cure of %s: %s", finding.id, error, exc_info=is_debugged)
+        return None
 
 
 def _has_cure(finding: Finding, detectors: Mapping[str, Detector]) -> bool:

@@ -18,6 +18,7 @@ from tracekit.derive.kernel_kinds import COMMUNICATION, POINT_TO_POINT
 from tracekit.derive.waits import waits_of
 from tracekit.what_if.host import Host, host
 from tracekit.what_if.schedule import Ints
+from tracekit.what_if.streams import numbered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,7 +71,7 @@ def rank_timeline(run: Run, rank: int, *, has_stream_waits: bool = True) -> Rank
     start, end = events["start_ns"].to_numpy(), events["end_ns"].to_numpy()
     launch_start = events["launch_start_ns"].fill_null(-1).to_numpy()
     launch_end = events["launch_end_ns"].fill_null(-1).to_numpy()
-    streams = events.select(pl.struct("device", "stream").rank("dense"))["device"].to_numpy()
+    streams = numbered(events)
     previous = np.arange(len(events), dtype=np.int64) - 1
     previous[np.flatnonzero(np.diff(streams, prepend=-1))] = -1
     is_held = np.isin(events["correlation"].fill_null(-2).to_numpy(), calls.correlations)

@@ -15,10 +15,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tracekit.derive.host_causes import BLOCKING, classed_calls
-from tracekit.derive.host_kinds import ALLOCATOR
-from tracekit.derive.intervals import covered_ns
-from tracekit.derive.kernel_kinds import COMMUNICATION
 from tracekit.what_if.schedule import Ints
+from tracekit.what_if.streams import Streams
+from tracekit.what_if.unseen_waits import freeing_waits, hidden_waits
 
 if TYPE_CHECKING:
     from tracekit.store import Run
@@ -27,12 +26,6 @@ SKEW_NS = 20_000
 """What an event may end after the call that waits for it returned: two clocks stamp them."""
 FULL_QUEUE = 900
 """Launches in the queue of a stream from which on a long call means that it is full."""
-LONG_FREE_NS = 1_000_000
-"""A shorter call that frees or allocates is taken for the host's own work."""
-HIDDEN_NS = 5_000_000
-"""Stretches without any call that are looked at for a wait that was not recorded."""
-HIDDEN_SHARE = 0.8
-"""How much of such a stretch a collective and an operator must cover."""
 LONG_CALL_NS = 50_000
 """A launch call as long as this, with a full queue, waits for room."""
 WHOLE_DEVICE = r"(?i)(?:Device|Ctx|Context)Synchronize"
@@ -88,10 +81,10 @@ def host(run: Run, rank: int, events: pl.DataFrame) -> Host:
         .sort("end_ns", "start_ns")
         .collect()
     )
-    streams = _Streams(events)
+    streams = Streams(events)
     full = _full_queue(calls, streams)
     is_blocking = (calls["class"] == BLOCKING) | calls["correlation"].is_in(full.implode())
-    hidden = (_hidden_waits(run, rank, calls, events), _freeing_waits(calls, streams))
+    hidden = (hidden_waits(run, rank, calls, events), freeing_waits(calls, streams))
     blocking = pl.concat([calls.filter(is_blocking), *hidden], how="diagonal_relaxed")
     blocking = blocking.sort("end_ns", "start_ns", maintain_order=True)
     starts, ends = blocking["start_ns"].to_numpy(), blocking["end_ns"].to_numpy()
@@ -119,38 +112,7 @@ def host(run: Run, rank: int, events: pl.DataFrame) -> Host:
     )
 
 
-class _Streams:
-    """Device events by stream, to ask for the last one launched, or ended, before a time."""
-
-    def __init__(self, events: pl.DataFrame) -> None:
-        self.ends = events["end_ns"].to_numpy()
-        self.correlations = events["correlation"].fill_null(-1).to_numpy()
-        launched = events["launch_start_ns"].fill_null(events["start_ns"]).to_numpy()
-        threads = events["launch_thread"].fill_null(-1).to_numpy()
-        keys = events.select(pl.struct("device", "stream").rank("dense"))["device"].to_numpy()
-        places = [np.flatnonzero(keys == key) for key in np.unique(keys)]
-        self.of_event = {int(k): n for n, k in enumerate(np.unique(keys))}
-        self.key = np.array([self.of_event[int(key)] for key in keys], np.int64)
-        self.places = places
-        self.launched = [np.maximum.accumulate(launched[place]) for place in places]
-        self.ended = [self.ends[place] for place in places]
-        self.names = events["stream"].to_numpy()
-        self.threads = threads
-        self.launch_ns = launched
-
-    def last_launched(self, stream: int, at_ns: int) -> int:
-        """The last event of a stream launched before a time, -1 if none was."""
-        n = int(np.searchsorted(self.launched[stream], at_ns, side="left"))
-        return int(self.places[stream][n - 1]) if n else -1
-
-    def last_ended(self, stream: int, launched_ns: int, ended_ns: int) -> int:
-        """The last of those launched before one time that had ended at another, -1 if none had."""
-        n = int(np.searchsorted(self.launched[stream], launched_ns, side="left"))
-        m = int(np.searchsorted(self.ended[stream], ended_ns, side="right"))
-        return int(self.places[stream][min(n, m) - 1]) if min(n, m) else -1
-
-
-def _full_queue(calls: pl.DataFrame, streams: _Streams) -> pl.Series:
+def _full_queue(calls: pl.DataFrame, streams: Streams) -> pl.Series:
     """Correlations of launch calls that waited for room in a full queue."""
     long = calls.filter(
         (pl.col("class") != BLOCKING)
@@ -163,7 +125,7 @@ def _full_queue(calls: pl.DataFrame, streams: _Streams) -> pl.Series:
         event = event_of.get(correlation)
         if event is None:
             continue
-        stream = int(streams.key[event])
+        stream = int(streams.number[event])
         n_launched = int(np.searchsorted(streams.launched[stream], start_ns, side="left"))
         n_ended = int(np.searchsorted(streams.ended[stream], start_ns, side="right"))
         if n_launched - n_ended >= FULL_QUEUE:
@@ -171,72 +133,8 @@ def _full_queue(calls: pl.DataFrame, streams: _Streams) -> pl.Series:
     return pl.Series(found, dtype=pl.Int64)
 
 
-def _hidden_waits(run: Run, rank: int, calls: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Calls that no trace shows: an operator does nothing for long while others are waited for.
-
-    An allocation, say, may wait for the device without a call of its own. Such a stretch lies in an
-    operator, for the most part in a collective launched before, and lasts beyond its end; the host
-    goes on from there.
-    """
-    nothing = calls.clear().with_columns(awaited=pl.lit(None, dtype=pl.Int64))
-    reached = calls["end_ns"].cum_max().shift(1)
-    gaps = calls.select(begins=reached, ends="start_ns").drop_nulls()
-    gaps = gaps.filter(pl.col("ends") - pl.col("begins") >= HIDDEN_NS)
-    met = events.with_row_index("awaited").filter(
-        (pl.col("class") == COMMUNICATION) & (pl.col("waited_ns") > 0)
-    )
-    if gaps.is_empty() or met.is_empty():
-        return nothing
-    pairs = gaps.join(met, how="cross").filter(
-        (pl.col("launch_start_ns") < pl.col("begins"))
-        & (pl.col("end_ns") > pl.col("begins"))
-        & (pl.col("end_ns") <= pl.col("ends"))
-        & (
-            pl.col("end_ns") - pl.max_horizontal("start_ns", "begins")
-            >= HIDDEN_SHARE * (pl.col("ends") - pl.col("begins"))
-        )
-    )
-    found = pairs.sort("end_ns").unique("begins", keep="last").sort("begins")
-    if found.is_empty():
-        return nothing
-    operators = (
-        run.scan("cpu_ops", rank)
-        .filter(pl.col("name").str.starts_with("aten::"))
-        .select("start_ns", (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"))
-        .collect()
-        .with_columns(key=pl.lit(0))
-    )
-    spans = found.select(start_ns="begins", end_ns="ends").with_columns(key=pl.lit(0))
-    inside = covered_ns(spans, operators, "key")
-    lengths = found["ends"] - found["begins"]
-    return found.filter(inside >= HIDDEN_SHARE * lengths).select(
-        start_ns="begins",
-        end_ns="end_ns",
-        name=pl.lit("a wait that no call shows"),
-        awaited=pl.col("awaited").cast(pl.Int64),
-    )
-
-
-def _freeing_waits(calls: pl.DataFrame, streams: _Streams) -> pl.DataFrame:
-    """Calls that free or allocate and had to wait for the device, up to the end of what they did.
-
-    cudaFree waits for all that was launched; what it takes beyond is the host's time.
-    """
-    long = calls.filter(
-        (pl.col("class") == ALLOCATOR) & (pl.col("end_ns") - pl.col("start_ns") >= LONG_FREE_NS)
-    )
-    rows = []
-    for start_ns, end_ns, name in long.select("start_ns", "end_ns", "name").iter_rows():
-        ended = [streams.last_ended(s, start_ns, end_ns) for s in range(len(streams.places))]
-        last = max(ended, key=lambda e: streams.ends[e] if e >= 0 else -1, default=-1)
-        if last >= 0 and streams.ends[last] > start_ns:
-            rows.append((start_ns, int(streams.ends[last]), name, last))
-    schema = {"start_ns": pl.Int64, "end_ns": pl.Int64, "name": pl.String, "awaited": pl.Int64}
-    return pl.DataFrame(rows, schema=schema, orient="row")
-
-
 def _awaited(
-    run: Run, rank: int, blocking: pl.DataFrame, streams: _Streams, full: set[int]
+    run: Run, rank: int, blocking: pl.DataFrame, streams: Streams, full: set[int]
 ) -> tuple[list[tuple[int, int]], bool]:
     """Pairs of blocking call and event it waits for; and whether one had to be inferred.
 
@@ -268,7 +166,7 @@ def _awaited(
         if row["awaited"] is not None:
             is_inferred, found = True, [row["awaited"]]
         elif correlation in full:
-            stream = int(streams.key[event_of[correlation]])
+            stream = int(streams.number[event_of[correlation]])
             found = [streams.last_ended(stream, start_ns, end_ns)]
         elif row["role"] == "copy" and correlation in event_of:
             found = [event_of[correlation]]
@@ -278,14 +176,13 @@ def _awaited(
             found = [streams.last_launched(stream, start_ns) for stream in range(n_streams)]
         else:
             is_inferred = True
-            ended = [streams.last_ended(s, start_ns, end_ns + SKEW_NS) for s in range(n_streams)]
-            found = [max(ended, key=lambda e: streams.ends[e] if e >= 0 else -1, default=-1)]
+            found = [streams.last_of_all(start_ns, end_ns + SKEW_NS)]
         pairs += [(call, event) for event in found if event >= 0]
     return pairs, is_inferred
 
 
 def _named(
-    row: dict[str, object], start_ns: int, streams: _Streams, launched_at: dict[int, int]
+    row: dict[str, object], start_ns: int, streams: Streams, launched_at: dict[int, int]
 ) -> list[int]:
     """Last events launched on the stream that a recorded synchronisation names, else on all."""
     at_ns = launched_at.get(row["wait_on_correlation"], start_ns)  # type: ignore[call-overload]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 _DUR_NS = pl.col("end_ns") - pl.col("start_ns")
 MAX_REPAIRS = 3
+MAX_EVENTS = 4_000_000
+"""A graph of so many device events takes some gigabytes; analyse fewer ranks (`--ranks`)."""
+
+log = logging.getLogger(__name__)
 
 
 @remembered
@@ -46,6 +51,10 @@ def made(run: Run, *, has_stream_waits: bool = True, is_alone: bool = False) -> 
     The rows of `work` are the same with and without `is_alone`.
     """
     if not has_device_events(run):  # a thread that computes and waits shows no dependencies
+        return None
+    n_events = run.n_rows("kernels") + run.n_rows("copies")
+    if n_events > MAX_EVENTS:
+        log.warning("not replayed: %d device events, more than %d", n_events, MAX_EVENTS)
         return None
     lines = [rank_timeline(run, r, has_stream_waits=has_stream_waits) for r in run.ranks]
     lines = [line for line in lines if line.events.height]
