@@ -182,7 +182,7 @@ def _with_saving(
         high_ns,
         step_ns,
         means.height,
-        f"{finding.saving.assumes.removesuffix('; upper bound')}; {how}",
+        f"{finding.saving.assumes.partition('; upper bound')[0]}; {how}",
     )
     replayed_ns = max(0.0, *gains)
     if alone_ns is not None and alone_ns < LEAST_ALONE * replayed_ns:
