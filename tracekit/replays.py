@@ -46,7 +46,9 @@ class EfficiencyTree:
     """Parallel efficiency of the replayed mean step as a product of four shares (DEFINITIONS 7).
 
     Load balance × serialization × orchestration × transfer = mean C / T; the bars in ns (mean
-    compute, imbalance, serialization, orchestration, transfer) sum to `step_ns`.
+    compute, imbalance, serialization, orchestration, transfer) sum to `step_ns`. `clock_share` is
+    mean f / f_max while busy: times it the product is the global efficiency, and mean compute less
+    that share of it is what clocks cost. None where clocks were not sampled.
     """
 
     load_balance_share: float
@@ -59,6 +61,7 @@ class EfficiencyTree:
     orchestration_ns: float
     transfer_ns: float
     step_ns: float
+    clock_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

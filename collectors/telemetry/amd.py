@@ -97,10 +97,11 @@ def _points(reading: _Reading) -> dict[str, Callable[[], Any]]:
     """Calls that give a value at once, by metric."""
     smi, handle = reading.smi, reading.handle
     now = smi.AmdSmiTemperatureMetric.CURRENT
-    kinds = smi.AmdSmiTemperatureType
+    kinds, clocks = smi.AmdSmiTemperatureType, smi.AmdSmiClkType
     return {
         "power_w": lambda: smi.amdsmi_get_power_info(handle)["current_socket_power"],
         "temperature_c": lambda: smi.amdsmi_get_temp_metric(handle, kinds.HOTSPOT, now),
+        "sm_clock_max_mhz": lambda: smi.amdsmi_get_clock_info(handle, clocks.GFX)["max_clk"],
         "memory_temperature_c": lambda: smi.amdsmi_get_temp_metric(handle, kinds.VRAM, now),
         "memory_used_bytes": lambda: (
             smi.amdsmi_get_gpu_vram_usage(handle)["vram_used"] * _BYTES_PER_MB

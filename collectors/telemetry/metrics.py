@@ -11,6 +11,7 @@ UNITS = {
     "temperature_c": "°C",
     "memory_temperature_c": "°C",
     "sm_clock_mhz": "MHz",
+    "sm_clock_max_mhz": "MHz",
     "memory_clock_mhz": "MHz",
     "memory_used_bytes": "bytes",
     "throttle_reasons": "bit mask",

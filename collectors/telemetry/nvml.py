@@ -103,6 +103,7 @@ def _calls(
         ("temperature_c", bound("nvmlDeviceGetTemperatureV", nvml.NVML_TEMPERATURE_GPU)),
         ("temperature_c", bound("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU)),
         ("sm_clock_mhz", bound("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM)),
+        ("sm_clock_max_mhz", bound("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM)),
         ("memory_clock_mhz", bound("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM)),
         ("throttle_reasons", bound("nvmlDeviceGetCurrentClocksEventReasons")),
         ("throttle_reasons", bound("nvmlDeviceGetCurrentClocksThrottleReasons")),

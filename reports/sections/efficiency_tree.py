@@ -36,6 +36,11 @@ def render(result: Result, /) -> Markup | None:
         f"{label.lower()} {text(share, Unit.SHARE)}" for label, share, _ in shares
     )
     rows = [*shares, ("Parallel efficiency", whole, "the whole step is compute on every rank")]
+    if tree.clock_share is not None:
+        rows += [
+            ("Clock", tree.clock_share, "busy devices run at the highest clock they may"),
+            ("Global efficiency", whole * tree.clock_share, "both"),
+        ]
     return (
         Markup('<p class="sentence">{} of the replayed step is compute: {}.</p>').format(
             text(whole, Unit.SHARE), product
@@ -60,8 +65,15 @@ def _shares(tree: EfficiencyTree) -> list[tuple[str, float, str]]:
 
 def _bars(tree: EfficiencyTree) -> list[Bar]:
     """Each part where the one before it ends, and the step that they add up to."""
+    clock = 1.0 if tree.clock_share is None else tree.clock_share
+    compute = [
+        ("Mean compute", tree.mean_compute_ns * clock, "a device computes, mean of all ranks")
+    ]
+    if tree.clock_share is not None:
+        lost_ns = tree.mean_compute_ns * (1 - clock)
+        compute.append(("Clock", lost_ns, "computing longer, for clocks below the highest"))
     parts = (
-        ("Mean compute", tree.mean_compute_ns, "a device computes, mean of all ranks"),
+        *compute,
         ("Imbalance", tree.imbalance_ns, "the rank that computes longest does so this much longer"),
         ("Serialization", tree.serialization_ns, "waiting for work of other ranks and streams"),
         ("Orchestration", tree.orchestration_ns, "waiting for hosts to launch"),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tracekit.derive.device_clocks import device_clocks, is_held_back
+from tracekit.derive.device_clocks import clock_share, device_clocks, is_held_back
 
 
 @pytest.fixture
 def sampled(make_run, runs):
     """A run of four ranks, with these metrics of rank 2; the others have 1,980 MHz and no limit."""
 
-    def build(**metrics):
+    def build(*, every=None, **metrics):
         usual = {"sm_clock_mhz": 1980.0, "temperature_c": 60.0, "throttled_thermal_s": 0.0}
+        usual |= every or {}
         traces = {}
         for rank in range(4):
             traces[rank] = runs.Trace().kernel(0, 10)
@@ -51,3 +52,17 @@ def test_without_samples_nothing_is_said(make_run, trace):
     run = make_run({0: trace.kernel(0, 10)})
     assert device_clocks(run).is_empty()
     assert not is_held_back(run, (0,), ())
+
+
+def test_the_clock_of_busy_devices_is_a_share_of_the_highest(sampled):
+    clocks = {"sm_clock_mhz": 1782.0, "sm_clock_max_mhz": 1980.0, "gpu_busy_share": 0.5}
+    assert clock_share(sampled(every=clocks)) == pytest.approx(0.9)
+
+
+def test_without_the_highest_clock_there_is_no_share(sampled):
+    assert clock_share(sampled(every={"sm_clock_mhz": 1782.0})) is None
+
+
+def test_idle_devices_do_not_count(sampled):
+    clocks = {"sm_clock_mhz": 1782.0, "sm_clock_max_mhz": 1980.0, "gpu_busy_share": 0.0}
+    assert clock_share(sampled(every=clocks)) is None

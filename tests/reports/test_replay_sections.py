@@ -256,3 +256,13 @@ def test_the_method_explains_the_replay_where_there_is_one(straggler, healthy):
     for term in ("Replay", "Efficiency tree", "Critical path", "Slack"):
         assert f"<dt>{term}</dt>" in method.render(straggler)
         assert f"<dt>{term}</dt>" not in method.render(healthy)
+
+
+def test_clocks_below_the_highest_have_a_bar_and_lower_the_efficiency(straggler):
+    tree = replace(straggler.replay.tree, clock_share=0.9)
+    body = words(efficiency_tree.render(with_replay(straggler, tree=tree)))
+    # 60 ms of compute in 120 ms; nine tenths of the clock: 54 ms and 6 ms, 45 %.
+    assert "Clock 90.0 %" in body
+    assert "Global efficiency 45.0 %" in body
+    assert "Clock 6 ms" in body
+    assert "Mean compute 54 ms" in body

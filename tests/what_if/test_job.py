@@ -104,6 +104,29 @@ def test_a_recorded_wait_is_not_inferred(make_run, runs):
     assert step_us(replay) == pytest.approx(1000, abs=3)
 
 
+def gathered(trace, _rank, at):
+    """A collective after a kernel; what follows an operator that waits for it needs it."""
+    trace.kernel(at + 10, 100, "gemm", launched=(at + 1, 2))
+    trace.collective(at + 112, 400, launched=(at + 3, 2), members=None)
+    trace.kernel(at + 114, 100, "softmax", launched=(at + 5, 2))
+    trace.op(at + 8, 1, "_c10d_functional::wait_tensor")
+    trace.kernel(at + 514, 100, "relu", launched=(at + 10, 2))
+    trace.call(at + 13, 603, "cudaDeviceSynchronize", role="sync")
+
+
+def test_without_any_call_what_waits_for_a_collective_is_told_by_the_operator(make_run, runs):
+    replay = job(make_run(stepped(runs, gathered)))
+    assert replay.is_inferred
+    slower = scaled(unchanged(replay), "transfer=1.5")
+    assert step_us(replay, slower) == pytest.approx(step_us(replay) + 200, abs=2)
+
+
+def test_a_collective_waits_for_what_was_launched_before_it(make_run, runs):
+    replay = job(make_run(stepped(runs, gathered)))
+    slower = scaled(unchanged(replay), "kernel:gemm=3")
+    assert step_us(replay, slower) == pytest.approx(step_us(replay) + 200, abs=2)
+
+
 def test_slack_is_what_may_take_longer_for_free(make_run, runs):
     replay = job(make_run(stepped(runs, side_stream)))
     slack = replay.work.with_columns(slack_us=pl.Series(slack_ns(replay)) / 1000)

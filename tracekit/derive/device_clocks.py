@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from tracekit.derive.averages import breakdowns
 from tracekit.derive.cached import remembered
 
 if TYPE_CHECKING:
@@ -48,6 +49,45 @@ def device_clocks(run: Run) -> pl.DataFrame:
         .sort("rank")
         .collect()
     )
+
+
+def clock_share(run: Run) -> float | None:
+    """Mean of f / f_max over ranks while their devices were busy in the averaged steps.
+
+    f_max is the most that the driver lets the device be clocked at. None where either was not
+    sampled then, of any rank.
+    """
+    steps = breakdowns(run).filter("is_averaged")
+    spans = steps.group_by("rank").agg(
+        opens_ns=pl.col("start_ns").min(),
+        closes_ns=(pl.col("start_ns") + pl.col("dur_ns")).max(),
+    )
+    metric, value = pl.col("metric"), pl.col("value")
+    wanted = ("sm_clock_mhz", "sm_clock_max_mhz", "gpu_busy_share")
+    sampled = (
+        run.scan_all("telemetry")
+        .filter(pl.col("device_uuid").is_not_null() & metric.is_in(wanted))
+        .join(spans.lazy(), on="rank")
+        .filter(
+            (pl.col("start_ns") < pl.col("closes_ns")) & (pl.col("end_ns") >= pl.col("opens_ns"))
+        )
+        .with_columns(second=pl.col("end_ns") // 10**9)
+        .group_by("rank", "device_uuid", "second")
+        .agg(
+            f_mhz=value.filter(metric == "sm_clock_mhz").mean(),
+            max_mhz=value.filter(metric == "sm_clock_max_mhz").max(),
+            busy=value.filter(metric == "gpu_busy_share").max(),
+        )
+        .with_columns(pl.col("max_mhz").max().over("rank", "device_uuid"))
+        .filter((pl.col("busy").fill_null(1.0) > 0) & (pl.col("max_mhz") > 0))
+        .group_by("rank")
+        .agg(share=(pl.col("f_mhz") / pl.col("max_mhz")).mean())
+        .drop_nulls("share")
+        .collect()
+    )
+    if sampled.is_empty() or sampled.height < spans.height:
+        return None
+    return min(1.0, float(sampled["share"].to_numpy().mean()))
 
 
 def is_held_back(run: Run, ranks: tuple[int, ...], peers: tuple[int, ...]) -> bool:

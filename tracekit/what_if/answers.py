@@ -10,6 +10,7 @@ import polars as pl
 
 from tracekit.derive.averages import mean_steps
 from tracekit.derive.cached import remembered
+from tracekit.derive.device_clocks import clock_share
 from tracekit.errors import InputError
 from tracekit.replays import Answer, OnPath, Replayed, Slack, Slowdowns
 from tracekit.what_if.changes import unchanged
@@ -136,7 +137,8 @@ def _tree(run: Run, replay: Replay) -> EfficiencyTree | None:
         compute = busy["own_ns"].to_numpy() / replay.steps.height
     else:
         compute = mean_steps(run)["compute_ns"].to_numpy()
-    return efficiency_tree(replay, float(compute.mean()), float(compute.max()))
+    share = None if run.n_rows("ops") else clock_share(run)
+    return efficiency_tree(replay, float(compute.mean()), float(compute.max()), share)
 
 
 def _on_path(replay: Replay, scenario: Scenario | None) -> tuple[OnPath, ...]:

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def efficiency_tree(
-    replay: Replay, mean_compute_ns: float, max_compute_ns: float
+    replay: Replay,
+    mean_compute_ns: float,
+    max_compute_ns: float,
+    clock_share: float | None = None,
 ) -> EfficiencyTree | None:
     """The tree of a replay; None without compute.
 
@@ -26,6 +29,7 @@ def efficiency_tree(
         replay: the job.
         mean_compute_ns: C, the mean over devices, of the mean step.
         max_compute_ns: that of the device which computes longest.
+        clock_share: mean f / f_max of busy devices, where clocks were sampled.
     """
     if max_compute_ns <= 0:
         return None
@@ -46,4 +50,5 @@ def efficiency_tree(
         orchestration_ns=no_transfer_ns - no_host_ns,
         transfer_ns=step_ns - no_transfer_ns,
         step_ns=step_ns,
+        clock_share=clock_share,
     )

@@ -126,6 +126,11 @@ int nvmlDeviceGetClockInfo(device *d, uint32_t kind, uint32_t *mhz) {
     return SUCCESS;
 }
 
+int nvmlDeviceGetMaxClockInfo(device *d, uint32_t kind, uint32_t *mhz) {
+    *mhz = kind == 1 ? 1995 : 2619;
+    return SUCCESS;
+}
+
 int nvmlDeviceGetCurrentClocksEventReasons(device *d, uint64_t *reasons) {
     *reasons = d->is_hopper ? 0x4 : 0x4 | 0x40;
     return SUCCESS;

@@ -67,7 +67,10 @@ def smi(monkeypatch):
     module.amdsmi_get_temp_metric = lambda handle, kind, _: (
         {Kinds.HOTSPOT: 80, Kinds.VRAM: 60}[kind] if handle == NEW else not_supported()
     )
-    module.amdsmi_get_clock_info = lambda _, kind: {"clk": 2100 if kind == Kinds.GFX else 1300}
+    module.amdsmi_get_clock_info = lambda _, kind: {
+        "clk": 2100 if kind == Kinds.GFX else 1300,
+        "max_clk": 2400,
+    }
     module.amdsmi_get_gpu_activity = lambda handle: (
         {"gfx_activity": 90, "umc_activity": 40}
         if handle == NEW
@@ -99,6 +102,7 @@ def test_a_device_gives_points_and_means(tick, values):
         "memory_temperature_c": 60,
         "memory_used_bytes": 10 << 20,
         "sm_clock_mhz": 2100,
+        "sm_clock_max_mhz": 2400,
         "memory_clock_mhz": 1300,
         "gpu_busy_share": 0.9,
         "memory_busy_share": 0.4,
@@ -128,6 +132,7 @@ def test_what_a_device_lacks_is_named_and_never_a_zero(tick, values):
     assert values(source.read()) == {
         "power_mean_w": 250,
         "sm_clock_mhz": 2100,
+        "sm_clock_max_mhz": 2400,
         "memory_clock_mhz": 1300,
     }
     lacks = {lack.metric: lack.reason for lack in source.lacks}

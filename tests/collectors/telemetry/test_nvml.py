@@ -103,6 +103,7 @@ def test_calls_give_points_on_the_clock_of_the_host(source, values):
     assert values(samples.values()) == {
         "temperature_c": 55,
         "sm_clock_mhz": 1980,
+        "sm_clock_max_mhz": 1995,
         "memory_clock_mhz": 2619,
         "throttle_reasons": THROTTLE_REASONS["sw_power_cap"],
         "memory_used_bytes": 2000,
@@ -149,6 +150,7 @@ def test_what_a_device_lacks_is_named_and_never_a_zero(source):
         "power_w",
         "temperature_c",
         "sm_clock_mhz",
+        "sm_clock_max_mhz",
         "memory_clock_mhz",
         "throttle_reasons",
         "memory_used_bytes",
