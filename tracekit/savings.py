@@ -117,6 +117,9 @@ def _why_not(run: Run, replay: Replay) -> str:
     """Why savings are not to be replayed; empty where they are."""
     if replay.error > MAX_ERROR_SHARE:
         return f"the replay misses the step by {replay.error:.1%}"
+    mean_ns = float(mean_steps(run)["dur_ns"].to_numpy().mean())
+    if abs(replay.measured_ns - mean_ns) > MAX_ERROR_SHARE * mean_ns:
+        return "the steps that were replayed, the first ones, are not like all"
     if replay.launched_share < MIN_LAUNCHED_SHARE:
         return f"only {replay.launched_share:.0%} of the device's work has its launch in the file"
     calls = replay.work.filter(pl.col("class") == "communication")

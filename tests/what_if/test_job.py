@@ -213,3 +213,11 @@ def test_a_run_without_a_device_is_not_replayed(make_run, runs):
         trace.op(at, 500, "aten::mm")
 
     assert job(make_run(stepped(runs, body))) is None
+
+
+def test_of_a_long_trace_the_first_steps_are_replayed(make_run, runs, monkeypatch):
+    monkeypatch.setattr("tracekit.what_if.job.MAX_PER_RANK", 7)  # of 24: about three steps
+    replay = job(make_run(stepped(runs, two_kernels, n_steps=12)))
+    assert replay.steps["step"].to_list() == [1, 2]
+    assert replay.work.filter(pl.col("class") == "compute").height <= 8
+    assert step_us(replay) == pytest.approx(1000, abs=3)

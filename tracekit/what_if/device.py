@@ -64,9 +64,14 @@ class RankTimeline:
         return self.host.since(self.base), self.at_ns
 
 
-def rank_timeline(run: Run, rank: int, *, has_stream_waits: bool = True) -> RankTimeline:
-    """All a replay needs of one rank; without stream waits only to show what they explain."""
-    events = _events(run, rank)
+def rank_timeline(
+    run: Run, rank: int, until_ns: int | None = None, *, has_stream_waits: bool = True
+) -> RankTimeline:
+    """All a replay needs of one rank, up to the first event that begins after `until_ns`.
+
+    Without stream waits only to show what they explain.
+    """
+    events = _events(run, rank, until_ns)
     calls = host(run, rank, events)
     start, end = events["start_ns"].to_numpy(), events["end_ns"].to_numpy()
     launch_start = events["launch_start_ns"].fill_null(-1).to_numpy()
@@ -113,7 +118,7 @@ def rank_timeline(run: Run, rank: int, *, has_stream_waits: bool = True) -> Rank
     )
 
 
-def _events(run: Run, rank: int) -> pl.DataFrame:
+def _events(run: Run, rank: int, until_ns: int | None) -> pl.DataFrame:
     """Device events with the collective each is part of, and how long it waited in it, if known."""
     place = ["device", "stream", "start_ns"]
     is_message = pl.col("operation").is_in(list(POINT_TO_POINT)).fill_null(value=False)
@@ -134,8 +139,10 @@ def _events(run: Run, rank: int) -> pl.DataFrame:
         )
         .unique(place)
     )
+    is_wanted = pl.lit(value=True) if until_ns is None else pl.col("start_ns") <= until_ns
     return (
         activity(run, rank)
+        .filter(is_wanted)
         .join(met, on=place, how="left", validate="m:1")
         .sort("device", "stream", "start_ns", "end_ns")
         .collect()
