@@ -53,6 +53,16 @@ def test_a_circle_is_named_by_its_nodes_alone():
         times(made, lambda chosen: weights[chosen, None], 1)
 
 
+@pytest.mark.parametrize("width", [1, 100])
+def test_deep_graphs_are_walked_to_their_end_narrow_or_wide(width):
+    # chains of 100 nodes side by side, and one edge that leaps over half of the first
+    chains = [(100 * c + n, 100 * c + n + 1, 2) for c in range(width) for n in range(99)]
+    found = reached(100 * width, *chains, (0, 50, 1000))
+    assert found[49:51] == [98, 1000]
+    assert found[99] == 1000 + 2 * 49
+    assert found[199:200] == [198] * (width > 1)
+
+
 @st.composite
 def acyclic(draw):
     n = draw(st.integers(2, 12))

@@ -26,7 +26,9 @@ Weights = Callable[[Ints], Floats]
 
 
 WIDE = 64
-"""Nodes of a level from which on numpy is faster than Python."""
+"""Nodes of a level, in the mean, from which on numpy is faster than Python."""
+MANY = 64
+"""Levels after which it is known how wide a graph is."""
 
 
 @dataclass(frozen=True)
@@ -138,9 +140,10 @@ def _depths(graph: Graph) -> Ints:
     depth = np.full(graph.n_nodes, -1, np.int64)
     n_open = np.bincount(graph.targets, minlength=graph.n_nodes)
     ready = np.flatnonzero(n_open == 0)
-    level = 0
-    while len(ready) >= WIDE:
+    level, n_done = 0, 0
+    while len(ready) and (level < MANY or n_done >= WIDE * level):
         depth[ready] = level
+        n_done += len(ready)
         counts = first[ready + 1] - first[ready]
         offsets = np.repeat(first[ready] - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
         reached = targets[offsets + np.arange(counts.sum())]
