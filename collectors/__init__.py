@@ -57,6 +57,10 @@ class Options:
     is_redacted: bool = False
 
 
+def _nothing_known(_path: Path) -> None:
+    """Has a name, since collectors are pickled for the workers."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collector:
     """A source of data.
@@ -64,7 +68,8 @@ class Collector:
     `sniff` reads at most 64 KiB of a file and says whether it is of this kind (exactly one
     collector may); `peek` tells rank and run; `convert` writes one rank's tables into a run folder
     and says what was read, written, dropped and why. It runs in a worker process. `code` identifies
-    the version of the collector: what another version wrote is converted again.
+    the version of the collector: what another version wrote is converted again. `why_not` says what
+    a file of the same format lacks, in a few words, and None of other files.
     """
 
     id: str
@@ -74,6 +79,7 @@ class Collector:
     peek: Callable[[Path], Peek]
     convert: Callable[[RankFile, Path, Options], Capture]
     code: Callable[[], str]
+    why_not: Callable[[Path], str | None] = _nothing_known
 
 
 @cache

@@ -33,12 +33,22 @@ SECOND_NS = 1e9
 def sniff(path: Path) -> bool:
     """Whether it is a Parquet file with the columns of the layout; only its footer is read."""
     try:
-        with path.open("rb") as file:
-            if file.read(len(MAGIC)) != MAGIC:
-                return False
-        return set(NEEDED) <= set(pq.read_schema(path).names)
+        return _is_parquet(path) and set(NEEDED) <= set(pq.read_schema(path).names)
     except (OSError, pa.ArrowException):
         return False
+
+
+def why_not(path: Path) -> str | None:
+    """What a Parquet file lacks of the layout, None of other files."""
+    try:
+        if not _is_parquet(path):
+            return None
+        absent = sorted(set(NEEDED) - set(pq.read_schema(path).names))
+    except OSError:
+        return None
+    except pa.ArrowException:
+        return "a Parquet file that is damaged or cut off: copy it again"
+    return f"a Parquet file without {', '.join(absent)}: pipeline operations have these columns"
 
 
 def peek(path: Path) -> Peek:
@@ -150,6 +160,11 @@ def _check(path: Path, rows: pl.DataFrame) -> None:
         )
 
 
+def _is_parquet(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
 @cache
 def _n_ranks(path: Path) -> int:
     return int(_read(path).select(pl.col("rank").n_unique()).collect().item())
@@ -172,4 +187,5 @@ COLLECTOR = Collector(
     peek=peek,
     convert=convert,
     code=code_version,
+    why_not=why_not,
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,16 +76,15 @@ def convert(
     """
     if folder is None:
         return _resumed(sources, run, on_found, on_capture)
-    with _converted(
-        sources,
-        Path(folder),
+    how = _How(
         run=run,
         rank_from=rank_from,
         redact=redact,
         engine=engine,
         on_found=on_found,
         on_capture=on_capture,
-    ) as (made, _):
+    )
+    with _converted(sources, Path(folder), how) as (made, _):
         return made
 
 
@@ -127,34 +126,38 @@ def _recording(sources: str | Path | Sequence[str | Path]) -> Path | None:
     return folder if folder is not None and is_recording(folder) else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _How:
+    """How traces are converted, as `convert` describes it."""
+
+    run: str | None
+    rank_from: str | None
+    redact: bool
+    engine: str
+    on_found: OnFound | None
+    on_capture: OnCapture | None
+
+
 @contextmanager
 def _converted(
-    sources: str | Path | Sequence[str | Path],
-    folder: Path,
-    *,
-    run: str | None,
-    rank_from: str | None,
-    redact: bool,
-    engine: str,
-    on_found: OnFound | None,
-    on_capture: OnCapture | None,
+    sources: str | Path | Sequence[str | Path], folder: Path, how: _How
 ) -> Iterator[tuple[Run, Executor]]:
     """The run made of the sources, and the workers that made it, for what comes next."""
     paths = [sources] if isinstance(sources, str | Path) else list(sources)
-    with found_runs(paths, rank_from) as listed:
-        found = listed.pick(run)
-        if on_found is not None:
-            on_found(len(found.files))
+    with found_runs(paths, how.rank_from) as listed:
+        found = listed.pick(how.run)
+        if how.on_found is not None:
+            how.on_found(len(found.files))
         files = [file.path for file in found.files]
-        with open_engine(engine, n_tasks=len(files), folder=folder, files=files) as executor:
+        with open_engine(how.engine, n_tasks=len(files), folder=folder, files=files) as executor:
             made = convert_run(
                 found,
                 listed,
                 folder,
                 executor,
                 source=", ".join(str(Path(path).absolute()) for path in paths),
-                is_redacted=redact,
-                on_done=on_capture,
+                is_redacted=how.redact,
+                on_done=how.on_capture,
             )
             yield made, executor
 
@@ -205,12 +208,9 @@ def analyze(
         InputError: nothing there can be analysed.
         UsageError: an argument does not fit.
     """
-    if ranks is not None and not ranks:
-        raise UsageError("ranks: none are given", hint="Leave it out to analyse all.")
     limits = config or Config()
     check_config(limits, {each.id: each.limits for each in detectors().values()})
-    make = partial(
-        _converted,
+    how = _How(
         run=run,
         rank_from=rank_from,
         redact=redact,
@@ -218,11 +218,8 @@ def analyze(
         on_found=on_found,
         on_capture=on_capture,
     )
-    source = _finished(source, run, on_capture)
-    with _run_of(source, folder, make, redact=redact, engine=engine) as (opened, executor):
-        chosen = limited(opened, _ordered(steps), tuple(ranks) if ranks is not None else None)
-        with _damage_named(opened):
-            return analysed(chosen, executor, limits, on_rank)
+    with _limited_run(source, folder, how, steps=steps, ranks=ranks) as (chosen, executor):
+        return analysed(chosen, executor, limits, on_rank)
 
 
 def replay(
@@ -259,8 +256,7 @@ def replay(
         InputError: nothing there can be replayed.
         UsageError: an argument does not fit.
     """
-    make = partial(
-        _converted,
+    how = _How(
         run=run,
         rank_from=rank_from,
         redact=False,
@@ -268,18 +264,34 @@ def replay(
         on_found=on_found,
         on_capture=on_capture,
     )
-    source = _finished(source, run, on_capture)
-    with _run_of(source, folder, make, redact=False, engine=engine) as (opened, _):
-        chosen = limited(opened, _ordered(steps), tuple(ranks) if ranks is not None else None)
-        with _damage_named(opened):
-            found = asked(chosen, scale, remove)
+    with _limited_run(source, folder, how, steps=steps, ranks=ranks) as (chosen, _):
+        found = asked(chosen, scale, remove)
     if found is None:
         raise InputError(
-            f"{opened.manifest.source}: nothing in it can be replayed: no step with device events, "
+            f"{chosen.manifest.source}: nothing in it can be replayed: no step with device events, "
             "and no pipeline operations",
             hint="Record kernels and the calls that launch them: activities CPU and CUDA.",
         )
     return found
+
+
+@contextmanager
+def _limited_run(
+    source: str | Path | Run | Sequence[str | Path],
+    folder: str | Path | None,
+    how: _How,
+    *,
+    steps: tuple[int, int] | None,
+    ranks: Sequence[int] | None,
+) -> Iterator[tuple[Run, Executor]]:
+    """The run of the source, limited to steps and ranks; and workers."""
+    if ranks is not None and not ranks:
+        raise UsageError("ranks: none are given", hint="Leave it out to analyse all.")
+    source = _finished(source, how.run, how.on_capture)
+    with _run_of(source, folder, how) as (opened, executor):
+        chosen = limited(opened, _ordered(steps), None if ranks is None else tuple(ranks))
+        with _damage_named(opened):
+            yield chosen, executor
 
 
 def _finished(
@@ -311,29 +323,26 @@ def _damage_named(run: Run) -> Iterator[None]:
 def _run_of(
     source: str | Path | Run | Sequence[str | Path],
     folder: str | Path | None,
-    make: Callable[..., AbstractContextManager[tuple[Run, Executor]]],
-    *,
-    redact: bool,
-    engine: str,
+    how: _How,
 ) -> Iterator[tuple[Run, Executor]]:
-    """The run itself, the run folder opened, or the traces converted by `make`; and workers."""
+    """The run itself, the run folder opened, or the traces converted; and workers."""
     if isinstance(source, Run) or (isinstance(source, str | Path) and is_run(Path(source))):
         opened = source if isinstance(source, Run) else _open_run(source)
-        if redact and not opened.manifest.is_redacted:
+        if how.redact and not opened.manifest.is_redacted:
             raise UsageError(
                 f"{opened.folder}: a run that holds names; it cannot be redacted any more",
                 hint="Analyse the traces themselves with --redact. Of a recorded job they are kept "
                 "with collect(..., keep_raw=True), in raw/ of each window.",
             )
-        with open_engine(engine, n_tasks=len(opened.ranks), folder=opened.folder) as executor:
+        with open_engine(how.engine, n_tasks=len(opened.ranks), folder=opened.folder) as executor:
             yield opened, executor
     elif folder is not None:
-        with make(source, Path(folder)) as made:
+        with _converted(source, Path(folder), how) as made:
             yield made
     else:
         with (
             tempfile.TemporaryDirectory(prefix="tracekit-") as temporary,
-            make(source, Path(temporary) / "run") as made,
+            _converted(source, Path(temporary) / "run", how) as made,
         ):
             yield made
 

@@ -21,7 +21,6 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"<!doctype html", _DOWNLOADED),
     (b"<html", _DOWNLOADED),
     (b"sqlite format 3", "an SQLite database (Nsight Systems or rocpd export)"),
-    (b"par1", "a Parquet file"),
     (b"\x80\x02", _PICKLE),
     (b"\x80\x03", _PICKLE),
     (b"\x80\x04", _PICKLE),

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.collectors import Collector, Peek, RankFile, sniffed
+from tracekit.collectors import Collector, Peek, RankFile, collectors, sniffed
 from tracekit.collectors.chrome_trace.repair import cleaned
 from tracekit.collectors.sources.files import expanded, why_no_trace
 from tracekit.errors import InputError, UsageError
@@ -105,7 +105,7 @@ def inventory(
         collector = sniffed(path) if path.is_file() else None
         if collector is None:
             if not path.name.endswith(_SIDECAR):
-                left_out.append(f"{path}: {why_no_trace(path)}")
+                left_out.append(f"{path}: {_why_not(path)}")
             continue
         try:
             candidates += _candidates(path, collector, pattern)
@@ -120,6 +120,12 @@ def inventory(
     runs = [run for group in _by_key(ranked) for run in _split(group)]
     runs.sort(key=lambda run: (-len(run.files), -(run.started_ns or 0), run.name))
     return Inventory(runs=tuple(_with_unique_names(runs)), left_out=tuple(left_out))
+
+
+def _why_not(path: Path) -> str:
+    """What a file lacks that a collector would need, else what it is."""
+    reasons = (each.why_not(path) for each in collectors().values() if path.is_file())
+    return next((reason for reason in reasons if reason), None) or why_no_trace(path)
 
 
 def _pattern(rank_from: str | None) -> re.Pattern[str] | None:
@@ -399,5 +405,5 @@ def _nothing(sources: Sequence[str | Path], left_out: list[str]) -> str:
 
 def _nothing_hint(left_out: list[str]) -> str:
     shown = "; ".join(left_out[:3])
-    expected = "tracekit reads torch.profiler traces (export_chrome_trace, .json or .json.gz)."
+    expected = f"tracekit reads: {'; '.join(each.title for each in collectors().values())}."
     return expected if len(left_out) <= 1 else f"{expected} Looked at: {shown} …"

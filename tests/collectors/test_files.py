@@ -188,7 +188,6 @@ def test_a_file_that_only_ends_like_an_archive_is_a_file(tmp_path, unpacked, nam
         (b"<!DOCTYPE html><html>", "HTML page"),
         (b"<html>", "HTML page"),
         (b"SQLite format 3\0", "SQLite"),
-        (b"PAR1", "Parquet"),
         (b"\x80\x04\x95", "pickle"),
         (b'{"a": 1}', "JSON, but no trace"),
         (b"\x7fELF", "not a trace"),

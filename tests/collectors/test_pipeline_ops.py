@@ -109,5 +109,12 @@ def test_a_damaged_file_is_said(tmp_path):
     path = tmp_path / "cut.parquet"
     frame().write_parquet(path)
     path.write_bytes(path.read_bytes()[:-20] + b"PAR1")
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="damaged or cut off"):
         tracekit.convert(path, tmp_path / "run", engine="local:1")
+
+
+def test_columns_that_another_parquet_file_lacks_are_named(written, tmp_path):
+    path = written(frame().drop("duration", "stage"))
+    with pytest.raises(InputError, match="without duration, stage") as caught:
+        tracekit.convert(path, tmp_path / "run", engine="local:1")
+    assert "Operations of pipeline workers" in caught.value.hint

@@ -11,6 +11,7 @@ from tracekit.what_if.efficiency_tree import efficiency_tree
 from tracekit.what_if.job import job, made
 from tracekit.what_if.peers import device_like_peers, host_like_peers
 from tracekit.what_if.questions import removed, scaled
+from tracekit.what_if.windows import replayed_windows
 
 STEP = 1000
 
@@ -216,8 +217,25 @@ def test_a_run_without_a_device_is_not_replayed(make_run, runs):
 
 
 def test_of_a_long_trace_the_first_steps_are_replayed(make_run, runs, monkeypatch):
-    monkeypatch.setattr("tracekit.what_if.job.MAX_PER_RANK", 7)  # of 24: about three steps
+    monkeypatch.setattr("tracekit.what_if.windows.MAX_PER_RANK", 7)  # of 24: about three steps
     replay = job(make_run(stepped(runs, two_kernels, n_steps=12)))
     assert replay.steps["step"].to_list() == [1, 2]
     assert replay.work.filter(pl.col("class") == "compute").height <= 8
     assert step_us(replay) == pytest.approx(1000, abs=3)
+
+
+def test_of_long_traces_the_same_steps_are_replayed_whatever_the_clocks(
+    make_run, runs, monkeypatch
+):
+    monkeypatch.setattr("tracekit.what_if.windows.MAX_PER_RANK", 7)
+    traces = {0: runs.Trace(), 1: runs.Trace()}
+    for rank, trace in traces.items():
+        for number in range(12):
+            at = STEP * number + 50_000 * rank  # µs: the second clock is ahead by four recordings
+            trace.step(number, at, STEP)
+            two_kernels(trace, rank, at)
+    windows = replayed_windows(make_run(traces)).filter("is_averaged")
+    assert windows.group_by("rank").agg(pl.col("step").unique().sort()).sort("rank").rows() == [
+        (0, [1, 2]),
+        (1, [1, 2]),
+    ]

@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 
 from tracekit.derive.activity import has_device_events
-from tracekit.derive.averages import breakdowns
 from tracekit.derive.cached import remembered
 from tracekit.derive.clocks import clocks, corrected
 from tracekit.derive.stages import stages
@@ -17,6 +16,7 @@ from tracekit.what_if.device import rank_timeline
 from tracekit.what_if.replay import HOST, Replay
 from tracekit.what_if.schedule import Graph
 from tracekit.what_if.usual import with_usual
+from tracekit.what_if.windows import replayed_windows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 _DUR_NS = pl.col("end_ns") - pl.col("start_ns")
 MAX_REPAIRS = 3
-MAX_PER_RANK, MIN_STEPS = 60_000, 2
-"""Device events of a rank that are replayed, and averaged steps that are at least."""
 MAX_EVENTS = 4_000_000
 """A graph of so many device events takes some gigabytes; analyse fewer ranks (`--ranks`)."""
 
@@ -58,7 +56,7 @@ def made(run: Run, *, has_stream_waits: bool = True, is_alone: bool = False) -> 
     if n_events > MAX_EVENTS:
         log.warning("not replayed: %d device events, more than %d", n_events, MAX_EVENTS)
         return None
-    windows = _windows(run)
+    windows = replayed_windows(run)
     if not windows["is_averaged"].any():
         return None
     ends = dict(windows.group_by("rank").agg(pl.col("end_ns").max()).iter_rows())
@@ -80,42 +78,6 @@ def made(run: Run, *, has_stream_waits: bool = True, is_alone: bool = False) -> 
             return found if found.steps.height else None
         events = _without(events, builder.instances_at(circle))
     return None
-
-
-def _windows(run: Run) -> pl.DataFrame:
-    """Windows of all steps, up to as many averaged ones as a graph can hold.
-
-    At least two averaged steps are kept, where there are two.
-    """
-    windows = (
-        breakdowns(run)
-        .drop_nulls("step")
-        .select("rank", "device", "step", "start_ns", "dur_ns", "is_complete", "is_averaged")
-        .with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-    )
-    n_events = (run.n_rows("kernels") + run.n_rows("copies")) / max(1, len(run.ranks))
-    steps = windows.filter("is_averaged").sort("start_ns")["step"].unique(maintain_order=True)
-    whole_ns = windows.group_by("rank").agg(pl.col("end_ns").max() - pl.col("start_ns").min())
-    longest_ns = float(whole_ns["end_ns"].to_numpy().max()) if whole_ns.height else 0.0
-    if n_events <= MAX_PER_RANK or len(steps) <= MIN_STEPS:
-        return windows
-    begins = windows["start_ns"].min()
-    share = MAX_PER_RANK / n_events
-    of_step = windows.filter("is_averaged").group_by("step").agg(pl.col("end_ns").max())
-    early = of_step.filter(pl.col("end_ns") - begins <= share * longest_ns)["step"]
-    n_kept = max(MIN_STEPS, len(early))
-    kept = steps.head(n_kept)
-    last_ns = (
-        windows.filter(pl.col("step").is_in(kept.implode()))
-        .group_by("rank")
-        .agg(last_ns=pl.col("end_ns").max())
-    )
-    return (
-        windows.join(last_ns, on="rank")
-        .filter(pl.col("end_ns") <= pl.col("last_ns"))
-        .with_columns(is_averaged=pl.col("is_averaged") & pl.col("step").is_in(kept.implode()))
-        .drop("last_ns")
-    )
 
 
 def _without(events: pl.DataFrame, instances: list[int]) -> pl.DataFrame:

@@ -95,7 +95,9 @@ class Replay:
 
     def reached_ns(self, scenarios: Sequence[Scenario]) -> Floats:
         """When each node is reached, one column a scenario, ns."""
-        own = np.stack([np.append(each.own_ns, 0.0) for each in scenarios], axis=1)  # last: for -1
+        own = np.zeros((self.work.height + 1, len(scenarios)))  # the last row: for -1
+        for column, each in enumerate(scenarios):
+            own[:-1, column] = each.own_ns
         has_host = bool((self.host >= 0).any())
         cuts = [(column, s.cut) for column, s in enumerate(scenarios) if s.cut is not None]
 

@@ -140,6 +140,7 @@ def _depths(graph: Graph) -> Ints:
     depth = np.full(graph.n_nodes, -1, np.int64)
     n_open = np.bincount(graph.targets, minlength=graph.n_nodes)
     ready = np.flatnonzero(n_open == 0)
+    last_place = np.empty(graph.n_nodes, np.int64)
     level, n_done = 0, 0
     while len(ready) and (level < MANY or n_done >= WIDE * level):
         depth[ready] = level
@@ -148,8 +149,10 @@ def _depths(graph: Graph) -> Ints:
         offsets = np.repeat(first[ready] - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
         reached = targets[offsets + np.arange(counts.sum())]
         np.subtract.at(n_open, reached, 1)
-        unique = np.unique(reached)
-        ready = unique[n_open[unique] == 0]
+        free = reached[n_open[reached] == 0]
+        place = np.arange(len(free))
+        last_place[free] = place  # a node that several edges lead to is taken once
+        ready = free[last_place[free] == place]
         level += 1
     return _depths_by_node(ready.tolist(), level, depth, n_open.tolist(), (first, targets))
 

@@ -1,0 +1,48 @@
+"""Which steps of a job are replayed: all of a short recording, the first ones of a long one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from tracekit.derive.averages import breakdowns
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
+
+MAX_PER_RANK, MIN_STEPS = 60_000, 2
+"""Device events of a rank that are replayed, and averaged steps that are at least."""
+
+
+def replayed_windows(run: Run) -> pl.DataFrame:
+    """Windows of all steps, up to as many averaged ones as a graph can hold.
+
+    Columns: rank, device, step, start_ns, dur_ns, end_ns, is_complete, is_averaged. At least two
+    averaged steps are kept, where there are two. Times are compared within a rank only: clocks of
+    ranks may differ by more than a step.
+    """
+    windows = (
+        breakdowns(run)
+        .drop_nulls("step")
+        .select("rank", "device", "step", "start_ns", "dur_ns", "is_complete", "is_averaged")
+        .with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+    )
+    n_events = (run.n_rows("kernels") + run.n_rows("copies")) / max(1, len(run.ranks))
+    until_ns = pl.col("end_ns") - pl.col("start_ns").min().over("rank")  # since the rank began
+    share = MAX_PER_RANK / max(1, n_events)
+    steps = (
+        windows.with_columns(until_share=until_ns / until_ns.max())
+        .filter("is_averaged")
+        .group_by("step")
+        .agg(pl.col("until_share").max())
+        .sort("until_share")
+    )
+    n_early = steps.filter(pl.col("until_share") <= share).height
+    if share >= 1 or steps.height <= MIN_STEPS:
+        return windows
+    kept = pl.col("step").is_in(steps["step"].head(max(MIN_STEPS, n_early)).implode())
+    last_ns = pl.col("end_ns").filter(kept).max().over("rank")
+    return windows.filter(pl.col("end_ns") <= last_ns).with_columns(
+        is_averaged=pl.col("is_averaged") & kept
+    )
