@@ -17,8 +17,10 @@ from tracekit.derive.averages import Averages, averages, breakdowns, mean_steps
 from tracekit.derive.blocking import BLOCKING_CALLS, blocking_calls
 from tracekit.derive.breakdown import BREAKDOWN, PARTS, SPLITS, breakdown
 from tracekit.derive.cached import is_cached
+from tracekit.derive.call_exposure import CALL_EXPOSURE, call_exposure
 from tracekit.derive.call_totals import CALL_TOTALS, call_totals
 from tracekit.derive.clocks import greatest_error_ns
+from tracekit.derive.communication import communication
 from tracekit.derive.encoder_work import ENCODER_WORK, encoder_work
 from tracekit.derive.expert_work import EXPERT_WORK, stretches
 from tracekit.derive.host_work import HOST_WORK, host_work
@@ -74,6 +76,7 @@ _DERIVED = {
     TURNS: turns,
     BLOCKING_CALLS: blocking_calls,
     CALL_TOTALS: call_totals,
+    CALL_EXPOSURE: call_exposure,
     ENCODER_WORK: encoder_work,
     EXPERT_WORK: stretches,
     HOST_WORK: host_work,
@@ -119,6 +122,7 @@ def analysed(
         quality=_quality(run, rows),
         inefficiencies=_inefficiencies(findings, known),
         waiting=waiting(run),
+        traffic=communication(run),
         what_if=replay.slowdowns if replay else None,
         replay=replay.replay if replay else None,
     )

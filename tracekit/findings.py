@@ -11,6 +11,7 @@ import msgspec
 
 from tracekit.errors import InputError
 from tracekit.replays import Replayed, Slowdowns
+from tracekit.traffic import Traffic
 from tracekit.units import Quantity, Unit
 from tracekit.waiting import Waiting
 
@@ -368,6 +369,7 @@ class Result:
     replay: Replayed | None = None
     inefficiencies: tuple[Inefficiency, ...] = ()
     waiting: Waiting | None = None
+    traffic: Traffic | None = None
 
 
 def write_result(result: Result, path: Path) -> None:

@@ -1,0 +1,83 @@
+"""What a result says of communication: plain data, by group and operation.
+
+The formulas stand in `tracekit.derive.traffic` and `tracekit.derive.communication`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Bound(StrEnum):
+    """What a collective of its usual size costs most: the start, or the bytes."""
+
+    LATENCY = "latency"
+    BANDWIDTH = "bandwidth"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeTraffic:
+    """Collectives of one size: `size_bytes` as nccl-tests count them; busbw in 10⁹ bytes a second.
+
+    `busbw_gb_s` is null for operations without a bus bandwidth.
+    """
+
+    size_bytes: int
+    n_calls: int
+    p50_ns: float
+    p99_ns: float
+    busbw_gb_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """t = `latency_ns` + bytes / bandwidth, with `busbw_gb_s` the bus bandwidth of that.
+
+    `error_share` is the mean of |t − fit| / t over sizes, weighted by their calls. Of `half_bytes`
+    half of the time is latency. `busbw_gb_s` is null where time does not grow with bytes.
+    """
+
+    latency_ns: float
+    busbw_gb_s: float | None
+    half_bytes: float | None
+    error_share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationTraffic:
+    """One operation of one group over the whole trace; the exposed times are a mean step's.
+
+    Times of instances are transfers, never durations of kernels. `excess_ns` is the sum of what
+    instances took longer than the median of their size. `is_bound` says that members were not
+    recorded, so that transfers are at most, and bandwidths at least, what stands here. Exposed
+    times are means over ranks and averaged steps; the parts that are not known are null.
+    """
+
+    group: str
+    operation: str
+    n_members: int | None
+    n_calls: int
+    total_bytes: int | None
+    p50_ns: float | None
+    p99_ns: float | None
+    excess_ns: float | None
+    busbw_gb_s: float | None
+    is_bound: bool
+    bound: Bound | None
+    fit: Fit | None
+    step_ns: float | None
+    exposed_wait_ns: float | None
+    exposed_transfer_ns: float | None
+    exposed_unsplit_ns: float | None
+    hidden_ns: float | None
+    sizes: tuple[SizeTraffic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """All communication: `n_instances` in all, of which one rank alone recorded `n_unmatched`."""
+
+    n_instances: int
+    n_unmatched: int
+    operations: tuple[OperationTraffic, ...]
