@@ -170,6 +170,16 @@ ADVICE: dict[Cause, Recommendation] = {
             "fully_shard: module.set_modules_to_forward_prefetch([...])",
         ),
     ),
+    Cause.SLOW_GROUP: Recommendation(
+        "The members share a slow link: measure nccl-tests on the nodes of this group and on those "
+        "of a peer, look for an adapter that several GPUs share, and for errors of its port.",
+        Change.HARDWARE,
+        (
+            "mpirun -H NODE_A,NODE_B all_reduce_perf -b 1M -e 1G -f 2",
+            "nvidia-smi topo -m",
+            "perfquery -x  # symbol errors, link downed",
+        ),
+    ),
     Cause.PROFILER_OVERHEAD: Recommendation(
         "Record again with fewer options, and compare with a step time without the profiler.",
         Change.SETTING,

@@ -48,6 +48,9 @@ class Fit:
 class OperationTraffic:
     """One operation of one group over the whole trace; the exposed times are a mean step's.
 
+    `dimension` is the parallel dimension that the group serves (data, tensor, pipeline, expert,
+    context), as the job calls it or inferred; null where neither says.
+
     Times of instances are transfers, never durations of kernels. `excess_ns` is the sum of what
     instances took longer than the median of their size. `is_bound` says that members were not
     recorded, so that transfers are at most, and bandwidths at least, what stands here. Exposed
@@ -55,6 +58,8 @@ class OperationTraffic:
     """
 
     group: str
+    dimension: str | None
+    is_dimension_inferred: bool
     operation: str
     n_members: int | None
     n_calls: int

@@ -23,7 +23,8 @@ HOW_TO_READ = (
     "Times are transfers of whole collectives, from the last arrival on: waiting for a late rank "
     "is not the network's. Bus bandwidth is what a link carries, as nccl-tests count it, in 10⁹ "
     "bytes a second: compare it with what nccl-tests reach on the same nodes. Excess: what calls "
-    "took longer than the median of their size, added up."
+    "took longer than the median of their size, added up. A question mark: what a group is for was "
+    "inferred from what it does and where its ranks lie."
 )
 A_STEP = (
     "Of a mean step of one rank. Hidden is what ran while compute ran too. Calls that run at the "
@@ -35,6 +36,7 @@ BY_SIZE = (
 )
 COLUMNS = (
     Column("Group"),
+    Column("Parallel"),
     Column("Operation"),
     Column("Calls", Unit.COUNT),
     Column("Bytes", Unit.BYTES),
@@ -98,6 +100,7 @@ def render(result: Result, /) -> Markup | None:
 def _row(each: OperationTraffic) -> tuple[str | int | float | None, ...]:
     return (
         each.group,
+        f"{each.dimension}?" if each.is_dimension_inferred and each.dimension else each.dimension,
         each.operation,
         each.n_calls,
         each.total_bytes,

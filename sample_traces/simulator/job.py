@@ -23,6 +23,7 @@ class Faults:
     """What goes wrong, by rank (and step); nothing does by default.
 
     `host_work` is an operator by name, and for how many ns it keeps the training thread busy.
+    Transfers of a group take `group_factor`, by its name, times as long.
     `attention_factor` and `encoder_factor` are those of a rank in a step, `micro_batch_factor` that
     of a micro-batch on all ranks. In layer l the experts of the l-th rank of their group get
     `hot_expert_factor` times the tokens, and the others less, so that all get as many as before.
@@ -43,6 +44,7 @@ class Faults:
     allocation_ns: dict[tuple[int, int], int] = field(default_factory=dict)
     is_freeing: bool = False
     is_serialized: bool = False
+    group_factor: dict[str, float] = field(default_factory=dict)
     n_metadata_syncs: int = 0
     operator_ns: int = 0
     load_ns: int = 0

@@ -31,6 +31,7 @@ from tracekit.sample_traces.simulator.schedules import Turn, turns
 
 if TYPE_CHECKING:
     from tracekit.sample_traces.simulator.job import Job
+    from tracekit.sample_traces.simulator.operations import Group
 
 MAIN, AUTOGRAD = 1, 2
 """Thread numbers: the training thread launches forward and optimizer, the other one backward."""
@@ -178,6 +179,10 @@ class _Rank:
         ]
         self._reduce(thread, name, EXPERT_COMM, exchange_ns, operation="all_to_all")
 
+    def _transfer_ns(self, group: Group, nominal_ns: int) -> int:
+        """How long a collective of a group takes once all its members are there."""
+        return round(nominal_ns * self.job.faults.group_factor.get(group.name, 1.0))
+
     def _tokens(self, number: int) -> float:
         """Share of the tokens of a layer that this rank's experts get, of an even one."""
         hot, n_ep = self.job.faults.hot_expert_factor, self.job.n_ep
@@ -194,7 +199,7 @@ class _Rank:
                 group=group,
                 operation="all_reduce",
                 size_bytes=self.job.gradient_bytes // self.job.n_buckets,
-                transfer_ns=self.job.gradient_ns // self.job.n_buckets,
+                transfer_ns=self._transfer_ns(group, self.job.gradient_ns // self.job.n_buckets),
                 stream=stream,
             ),
         ]
@@ -217,7 +222,7 @@ class _Rank:
                 group=group,
                 operation=operation,
                 size_bytes=self.job.activation_bytes,
-                transfer_ns=transfer_ns,
+                transfer_ns=self._transfer_ns(group, transfer_ns),
                 stream=stream,
             ),
             StreamWait(stream=COMPUTE, on_stream=stream),

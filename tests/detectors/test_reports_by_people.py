@@ -5,10 +5,12 @@ The names are those of the reports: a pull request, an issue, a study.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import tracekit
-from tracekit.findings import Cause, Severity, Status
+from tracekit.findings import Cause, Level, Severity, Status
 from tracekit.sample_traces.simulator.job import Faults, Job, each_step
 from tracekit.sample_traces.simulator.recorded import recorded
 
@@ -202,3 +204,30 @@ def test_s33_a_fast_collective_beside_slow_products_is_the_symptom(simulated):
     found = loud(result)["straggler-rank"]
     assert (found.ranks, found.cause) == ((4, 5, 6, 7), Cause.SLOW_DEVICE)
     assert not {f.cause for f in loud(result).values()} & {Cause.SLOW_LINK, Cause.SLOW_GROUP}
+
+
+def test_s8_all_reduce_is_slow_in_certain_groups_whose_members_arrive_together(simulated):
+    # nccl#820: the link that some groups share is slow; nobody is late
+    slow = {"dp2.0": 3.0, "dp3.0": 3.0}
+    job = Job(n_dp=2, n_tp=8, n_layers=4, gradient_ns=6_000_000, faults=Faults(group_factor=slow))
+    found = [f for f in simulated(job).findings if f.id == "slow-group"]
+    assert sorted(f.groups for f in found) == [
+        ("dp2.0 (2 ranks: 2, 10)",),
+        ("dp3.0 (2 ranks: 3, 11)",),
+    ]
+    assert {f.cause for f in found} == {Cause.SLOW_GROUP}
+    assert [f.measured.value for f in found] == [pytest.approx(3.0, rel=0.01)] * 2
+
+
+def test_s8_no_rank_is_called_a_straggler(simulated):
+    job = Job(n_dp=2, n_tp=8, n_layers=4, gradient_ns=6_000_000)
+    slow = replace(job, faults=Faults(group_factor={"dp2.0": 3.0}))
+    assert set(loud(simulated(slow))) <= {"slow-group", "exposed-communication"}
+
+
+def test_s30_one_expert_group_is_slow_without_waiting(simulated):
+    # ARGUS, case 2: steady step time, one group of experts on two nodes with a slow bus
+    job = Job(n_dp=8, n_ep=2, exchange_ns=400_000, faults=Faults(group_factor={"ep2.0.0": 2.5}))
+    found = loud(simulated(job))["slow-group"]
+    assert (found.groups, found.ranks) == (("ep2.0.0 (2 ranks: 4–5)",), (4, 5))
+    assert found.confidence.level is Level.MEDIUM

@@ -12,6 +12,8 @@ from tracekit.traffic import Bound, Fit, OperationTraffic, SizeTraffic, Traffic
 
 OPERATION = OperationTraffic(
     group="dp (8 ranks: 0–7)",
+    dimension="data",
+    is_dimension_inferred=True,
     operation="all_reduce",
     n_members=8,
     n_calls=42,
@@ -54,7 +56,7 @@ def test_a_result_without_communication_has_no_such_section(healthy):
 
 def test_bandwidth_times_and_the_fit_are_said(healthy):
     said = words(page(healthy))
-    assert "all_reduce 42 1.98 GB 230 µs 503 µs 90 µs 289 GB/s bound by bandwidth" in said
+    assert "data? all_reduce 42 1.98 GB 230 µs 503 µs 90 µs 289 GB/s bound by bandwidth" in said
     assert "7.41 ms 1.42 ms 5.54 ms 0 ns 450 µs" in said
     assert "21 µs latency, 317 GB/s bus bandwidth, both cost the same at 7.64 MB" in said
     assert "192 B 4 31.5 µs 44.8 µs 5 MB/s" in said

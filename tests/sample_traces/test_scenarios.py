@@ -19,9 +19,10 @@ NOT_IN_EVERY_JOB = {
     "garbage-collection",
     "microbatch-imbalance",
     "modality-imbalance",
+    "slow-group",
     "stage-imbalance",
 }
-"""Skipped where a job has no experts, no pipeline, no encoder, no marks of collections."""
+"""Skipped where a job has no experts, pipeline, encoder, marks of collections, or peer groups."""
 
 
 def loud(result):

@@ -13,6 +13,7 @@ import polars as pl
 
 from tracekit.derive.averages import averaged
 from tracekit.derive.call_exposure import call_exposure
+from tracekit.derive.groups import groups
 from tracekit.derive.latency_fit import line
 from tracekit.derive.traffic import bus_factor, traffic
 from tracekit.traffic import Bound, Fit, OperationTraffic, SizeTraffic, Traffic
@@ -40,6 +41,7 @@ def communication(run: Run) -> Traffic | None:
     rows = (
         _operations(instances)
         .join(exposed, on=KEY, how="left", validate="1:1")
+        .join(_dimensions(run), on="group", how="left", validate="m:1")
         .sort("step_ns", "weight_ns", *KEY, descending=[True, True, False, False], nulls_last=True)
         .head(MAX_OPERATIONS)
     )
@@ -51,6 +53,10 @@ def communication(run: Run) -> Traffic | None:
             for row in rows.iter_rows(named=True)
         ),
     )
+
+
+def _dimensions(run: Run) -> pl.DataFrame:
+    return groups(run).select("group", "dimension", is_dimension_inferred=pl.col("is_inferred"))
 
 
 def _whole_ones(instances: pl.DataFrame) -> pl.DataFrame:
@@ -145,6 +151,8 @@ _FITTED = ("size_bytes", "p50_ns", "n_calls")
 _SAME = (
     "group",
     "operation",
+    "dimension",
+    "is_dimension_inferred",
     "n_members",
     "n_calls",
     "p50_ns",

@@ -123,7 +123,6 @@ def _groups(calls: pl.DataFrame) -> pl.DataFrame:
     members = pl.col("members")
     listed = members.cast(pl.List(pl.String)).list.join(",")
     name = pl.col("group").fill_null("")
-    labelled = pl.format("{} ({} ranks: {})", name, members.list.len(), short_ranks(members))
     return (
         calls.group_by("group", "listing")
         .agg(members.first().list.sort())
@@ -131,11 +130,18 @@ def _groups(calls: pl.DataFrame) -> pl.DataFrame:
             "group",
             "listing",
             group_key=pl.coalesce(pl.format("{} [{}]", name, listed), pl.lit(NO_GROUP)),
-            group_label=pl.coalesce(labelled, "group", pl.lit(NOT_RECORDED)),
+            group_label=group_label(),
             n_members=members.list.len().cast(pl.Int64),
             sum_members=members.list.sum(),
         )
     )
+
+
+def group_label() -> pl.Expr:
+    """A group as a person reads it, from `group` and its sorted `members`: both name it."""
+    members, name = pl.col("members"), pl.col("group").fill_null("")
+    labelled = pl.format("{} ({} ranks: {})", name, members.list.len(), short_ranks(members))
+    return pl.coalesce(labelled, "group", pl.lit(NOT_RECORDED))
 
 
 def _ends() -> tuple[pl.Expr, pl.Expr]:

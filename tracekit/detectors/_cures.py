@@ -15,6 +15,8 @@ import polars as pl
 from tracekit.derive.host_causes import host_calls
 from tracekit.derive.host_kinds import CLASSES
 from tracekit.derive.intervals import gaps
+from tracekit.derive.peer_groups import peer_transfers
+from tracekit.derive.traffic import traffic
 from tracekit.findings import Cause, Finding
 from tracekit.store import Run
 from tracekit.what_if.changes import IS_HOST, Changes
@@ -84,6 +86,24 @@ def even_micro_batches(changes: Changes, _run: Run, _finding: Finding) -> tuple[
 def hidden_transfers(changes: Changes, _run: Run, _finding: Finding) -> tuple[Changes, ...]:
     """Transfers take no time; members still begin together."""
     return (changes.scaled(pl.col("class") == "communication", 0.0),)
+
+
+def transfers_like_peers(changes: Changes, run: Run, finding: Finding) -> tuple[Changes, ...]:
+    """Transfers of the groups at fault take what those of peers do, none longer than now."""
+    usual = peer_transfers(run).select("group", "operation", "size_bytes", "p50_ns", "usual_ns")
+    factors = usual.filter(pl.col("group").is_in(finding.groups)).with_columns(
+        factor=pl.min_horizontal(pl.col("usual_ns") / pl.col("p50_ns"), 1.0)
+    )
+    own_ns = changes.own_ns.copy()
+    sizes = traffic(run).select("instance", "size_bytes").drop_nulls().collect()
+    rows = (
+        changes.replay.work.with_row_index("row")
+        .filter(pl.col("group").is_in(finding.groups))
+        .join(sizes, on="instance")
+        .join(factors, on=["group", "operation", "size_bytes"])
+    )
+    own_ns[rows["row"].to_numpy()] *= rows["factor"].to_numpy()
+    return (changes.timed(own_ns),)
 
 
 def instant_host(changes: Changes, _run: Run, _finding: Finding) -> tuple[Changes, ...]:
