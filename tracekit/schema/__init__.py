@@ -7,6 +7,8 @@ from tracekit.schema.capture_quality import CAPTURE_QUALITY
 from tracekit.schema.collectives import COLLECTIVES
 from tracekit.schema.copies import COPIES
 from tracekit.schema.cpu_ops import CPU_OPS
+from tracekit.schema.flight_groups import FLIGHT_GROUPS
+from tracekit.schema.flight_records import FLIGHT_RECORDS
 from tracekit.schema.kernels import KERNELS
 from tracekit.schema.launches import LAUNCHES
 from tracekit.schema.memory import MEMORY
@@ -39,6 +41,8 @@ TABLES: dict[str, Table] = {
         MEMORY,
         OTHER_EVENTS,
         OPS,
+        FLIGHT_RECORDS,
+        FLIGHT_GROUPS,
         SAMPLES,
         TELEMETRY,
         CAPTURE_QUALITY,
@@ -51,6 +55,8 @@ __all__ = [
     "COLLECTIVES",
     "COPIES",
     "CPU_OPS",
+    "FLIGHT_GROUPS",
+    "FLIGHT_RECORDS",
     "KERNELS",
     "LAUNCHES",
     "MEMORY",

@@ -1,0 +1,211 @@
+"""Who holds a job up, from the flight recorders of its ranks: who waits for whom, to the end.
+
+A rank waits at its first call in a group that has not ended, for the members that never made that
+call; at a message for the peer that has no call to match it. Where the call has ended for another
+member, all had made it: then the device of the rank that still waits has stopped. A rank that waits
+for others is held up itself, so that at fault are those that someone waits for and that wait for
+nobody, those whose device stopped, and circles of ranks that wait for each other.
+
+Gloo does not follow states: there the last call of a rank in a group counts as not ended, which is
+told apart from one that ended by the members that never made it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from tracekit.derive.cached import remembered
+from tracekit.derive.instances import group_label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tracekit.store import Run
+
+
+class Fault(StrEnum):
+    """Why a rank holds others up."""
+
+    NEVER_CALLED = "never made the call"
+    DEVICE_STOPPED = "its device did not end what ended elsewhere"
+    NO_DUMP = "left no dump"
+    CIRCLE = "waits for ranks that wait for it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """A call at which `ranks` wait, in vain, for `missing` (none: for a device that stopped)."""
+
+    group: str
+    operation: str
+    sequence: int | None
+    ranks: tuple[int, ...]
+    missing: tuple[int, ...]
+    created_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hang:
+    """What the dumps show: the ranks at fault with why, and the calls that wait."""
+
+    faults: dict[int, Fault]
+    blocked: tuple[Blocked, ...]
+
+
+@remembered
+def records(run: Run) -> pl.DataFrame:
+    """All records of all ranks with the group as a person reads it (`label`), by rank and order."""
+    found = run.scan_all("flight_records").with_columns(pl.col("members").list.sort())
+    return found.with_columns(label=group_label()).sort("rank", "record_id").collect()
+
+
+@remembered
+def progress(run: Run) -> pl.DataFrame:
+    """How far each rank got with the collectives of each group, by group and rank.
+
+    Returns:
+        `label`, `description`, `members`, `rank`, `enqueued`, `completed` (sequence numbers, null
+        where nothing is known).
+    """
+    calls = records(run).filter(~pl.col("is_message"))
+    with_messages = records(run).filter("is_message")["label"].unique()
+    done = calls.group_by("label", "rank").agg(
+        seen=pl.col("sequence").max(),
+        ended=pl.col("sequence").filter(pl.col("is_done").fill_null(value=False)).max(),
+    )
+    # where a group exchanges messages too, the status counts both together
+    counts_both = pl.col("label").is_in(with_messages.implode())
+    return (
+        run.scan_all("flight_groups")
+        .with_columns(pl.col("members").list.sort())
+        .with_columns(label=group_label())
+        .collect()
+        .join(done, on=["label", "rank"], how="left")
+        .with_columns(
+            pl.when(~counts_both).then(name).alias(name)
+            for name in ("last_enqueued", "last_completed")
+        )
+        .select(
+            "label",
+            pl.col("group_description").alias("description"),
+            "members",
+            "rank",
+            enqueued=pl.max_horizontal("last_enqueued", "seen"),
+            completed=pl.max_horizontal("last_completed", "ended"),
+        )
+        .sort("label", "rank")
+    )
+
+
+@remembered
+def hang(run: Run) -> Hang:
+    """Who holds the job up; nobody where no call waits for anybody."""
+    blocked, stopped = _collectives(run)
+    blocked += _messages(run)
+    waits: dict[int, set[int]] = defaultdict(set)
+    for each in blocked:
+        for rank in each.ranks:
+            waits[rank] |= set(each.missing)
+    faults = dict.fromkeys(sorted(stopped), Fault.DEVICE_STOPPED)
+    awaited = set().union(*waits.values()) if waits else set()
+    for rank in sorted(awaited - stopped):
+        if not waits.get(rank):
+            faults[rank] = Fault.NEVER_CALLED if rank in run.ranks else Fault.NO_DUMP
+    faults |= dict.fromkeys(_circles(waits, faults), Fault.CIRCLE)
+    shown = [each for each in blocked if each.missing or set(each.ranks) & stopped]
+    return Hang(faults=faults, blocked=tuple(sorted(shown, key=lambda each: each.created_ns)))
+
+
+def _collectives(run: Run) -> tuple[list[Blocked], set[int]]:
+    """First calls that did not end, by group; and ranks whose device stopped."""
+    known = {(row["label"], row["rank"]): row for row in progress(run).iter_rows(named=True)}
+    last = pl.col("sequence") == pl.col("sequence").max().over("label", "rank")
+    heads = (
+        records(run)
+        .filter(~pl.col("is_message") & pl.col("sequence").is_not_null())
+        .filter(~pl.col("is_done").fill_null(~last))
+        .sort("sequence")
+        .group_by("label", "rank", maintain_order=True)
+        .first()
+        .group_by("label", "sequence")
+        .agg(
+            "rank",
+            pl.col("operation").first(),
+            pl.col("members").first(),
+            pl.col("created_ns").min(),
+        )
+    )
+    blocked, stopped = [], set()
+    for row in heads.iter_rows(named=True):
+        label, number, waiting = row["label"], row["sequence"], tuple(sorted(row["rank"]))
+        members = row["members"] or waiting
+        reached = {r: known.get((label, r), {}) for r in members}
+        ended = {r for r, at in reached.items() if (at.get("completed") or -1) >= number}
+        missing = {r for r, at in reached.items() if (at.get("enqueued") or -1) < number} - ended
+        if ended:
+            stopped |= set(waiting)
+        blocked.append(
+            Blocked(
+                group=label,
+                operation=row["operation"] or "not known",
+                sequence=number,
+                ranks=waiting,
+                missing=() if ended else tuple(sorted(missing)),
+                created_ns=row["created_ns"] or 0,
+            )
+        )
+    return blocked, stopped
+
+
+def _messages(run: Run) -> list[Blocked]:
+    """Messages that did not end and whose peer has fewer that match them."""
+    pending = records(run).filter(
+        pl.col("is_message")
+        & ~pl.col("is_done").fill_null(value=True)
+        & pl.col("source_rank").is_not_null()
+    )
+    counts: Counter[tuple[str, int, int, int]] = Counter()
+    firsts: dict[tuple[str, int, int, int], int] = {}
+    columns = ("label", "source_rank", "destination_rank", "rank", "created_ns")
+    for *key, created_ns in pending.select(columns).iter_rows():
+        counts[tuple(key)] += 1
+        firsts.setdefault(tuple(key), created_ns or 0)
+    found = []
+    for (label, sender, receiver, rank), n in counts.items():
+        peer = receiver if rank == sender else sender
+        if n > counts[label, sender, receiver, peer]:
+            found.append(
+                Blocked(
+                    group=f"{sender} → {receiver} of {label}",
+                    operation="send" if rank == sender else "recv",
+                    sequence=None,
+                    ranks=(rank,),
+                    missing=(peer,),
+                    created_ns=firsts[label, sender, receiver, rank],
+                )
+            )
+    return found
+
+
+def _circles(waits: dict[int, set[int]], faults: Iterable[int]) -> list[int]:
+    """Ranks that wait for each other, from where the waiting leads to nobody else at fault."""
+    inward: dict[int, set[int]] = defaultdict(set)
+    for rank, others in waits.items():
+        for other in others:
+            inward[other].add(rank)
+    explained, ahead = set(faults), list(faults)
+    while ahead:
+        for rank in inward[ahead.pop()] - explained:
+            explained.add(rank)
+            ahead.append(rank)
+    left = {rank for rank, others in waits.items() if others} - explained
+    while True:  # who is waited for by none of those left leads into a circle, and is no part of it
+        outer = {rank for rank in left if not inward[rank] & left}
+        if not outer:
+            return sorted(left)
+        left -= outer

@@ -1,0 +1,281 @@
+"""Ranks wait in collectives for ranks that never came: the job hangs, or did when it was ended.
+
+What it measures:
+    From flight recorder dumps, who waits for whom at the first call of each group that did not end,
+    and where that waiting leads.
+
+Formula:
+    A rank waits for the members of a group that never made its first call that has not ended, and
+    at a message for a peer without a matching call. At fault: ranks that someone waits for and that
+    wait for nobody; ranks whose call has ended for another member (their device stopped); ranks
+    that left no dump; circles. measured = ranks at fault.
+
+Threshold:
+    Found when any rank is at fault. Dumps do not say when they were taken: of a job that still ran,
+    a rank may only have been ahead of another, so that the confidence is medium at most.
+
+Evidence:
+    How far each rank at fault got in its groups against the others, and how long before them its
+    last call was; the calls that wait, the first one first; where the ranks at fault were last.
+
+What-if saving:
+    None: the job stands still.
+
+Recommendation:
+    What to look at on the ranks at fault, by the kind of fault.
+
+References:
+    https://pytorch.org/tutorials/prototype/flight_recorder_tutorial.html
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from tracekit.derive.hangs import Fault, Hang, hang, progress, records
+from tracekit.detectors import Detector, finding, rank_list
+from tracekit.findings import (
+    Cause,
+    Change,
+    Column,
+    Confidence,
+    Evidence,
+    Finding,
+    Level,
+    Recommendation,
+    Scope,
+    Severity,
+    Status,
+)
+from tracekit.schema import FLIGHT_GROUPS
+from tracekit.units import Quantity, Unit, limit
+
+if TYPE_CHECKING:
+    from tracekit.store import Run
+
+MAX_ROWS, MAX_RANKS, MAX_FRAMES = 32, 64, 12
+CAUSES = {
+    Fault.NEVER_CALLED: Cause.MISSING_CALL,
+    Fault.DEVICE_STOPPED: Cause.PEER_FAILURE,
+    Fault.NO_DUMP: Cause.PEER_FAILURE,
+    Fault.CIRCLE: Cause.MISMATCHED_CALL,
+}
+ADVICE = {
+    Fault.NEVER_CALLED: Recommendation(
+        "See where the host of these ranks stands: it runs other code than its peers, or none (a "
+        "lock, a data loader, an exception that was caught, a branch that only some ranks take).",
+        Change.CODE,
+        ("py-spy dump --pid PID", "export TORCH_INCLUDE_STACK_TRACE=1  # stacks in the next dump"),
+    ),
+    Fault.DEVICE_STOPPED: Recommendation(
+        "Look for errors of these devices (Xid, ECC, NVLink) and take them out of the job.",
+        Change.HARDWARE,
+        ("dmesg | grep -i xid", "nvidia-smi -q -d ECC,PAGE_RETIREMENT", "dcgmi diag -r 3"),
+    ),
+    Fault.NO_DUMP: Recommendation(
+        "These processes were gone or stuck when the others dumped: read their logs first.",
+        Change.HARDWARE,
+        ("journalctl -k | grep -i 'out of memory\\|xid'",),
+    ),
+    Fault.CIRCLE: Recommendation(
+        "These ranks call their groups in different orders. Call them in the same order on all, or "
+        "wait for each before the next.",
+        Change.CODE,
+        ("export TORCH_DISTRIBUTED_DEBUG=DETAIL  # names the calls that differ",),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many ranks must be at fault."""
+
+    min_ranks: int = limit(1, Unit.COUNT, "One rank is enough to hold all others up.")
+
+
+def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
+    """One finding for the job, with all ranks at fault."""
+    found = hang(run)
+    ranks = tuple(sorted(found.faults))
+    measured = Quantity(len(ranks), Unit.COUNT)
+    least = Quantity(limits.min_ranks, Unit.COUNT)
+    if len(ranks) < limits.min_ranks:
+        return (finding(DETECTOR, Status.CLEAR, measured=measured, limit=least),)
+    first = min(found.faults.values(), key=list(Fault).index)
+    victims = {rank for each in found.blocked for rank in each.ranks} - set(ranks)
+    evidence = (_behind(run, found), _waiting(found), *_stacks(run, ranks))
+    return (
+        finding(
+            DETECTOR,
+            Status.FOUND,
+            title=_title(found),
+            severity=Severity.CRITICAL,
+            cause=CAUSES[first],
+            ranks=ranks,
+            groups=tuple(dict.fromkeys(each.group for each in found.blocked))[:MAX_RANKS],
+            measured=measured,
+            limit=least,
+            confidence=_confidence(run, found),
+            recommendation=_advice(found),
+            evidence=evidence,
+            scope=Scope(victims=tuple(sorted(victims))),
+        ),
+    )
+
+
+def _title(found: Hang) -> str:
+    by_fault: dict[Fault, list[int]] = {}
+    for rank, fault in sorted(found.faults.items()):
+        by_fault.setdefault(fault, []).append(rank)
+    parts = [
+        f"{'rank' if len(ranks) == 1 else 'ranks'} {rank_list(ranks)} {_said(fault, len(ranks))}"
+        for fault, ranks in by_fault.items()
+    ]
+    return f"The job stands still: {'; '.join(parts)}"
+
+
+def _said(fault: Fault, n: int) -> str:
+    many = {
+        Fault.NEVER_CALLED: "never made a call that others wait in",
+        Fault.DEVICE_STOPPED: "did not end a call that ended on other devices"
+        if n == 1
+        else "did not end calls that ended on other devices",
+        Fault.NO_DUMP: "left no dump",
+        Fault.CIRCLE: "wait for each other",
+    }
+    return many[fault]
+
+
+def _advice(found: Hang) -> Recommendation:
+    """The advice of every kind of fault, the first kind's first."""
+    kinds = sorted(set(found.faults.values()), key=list(Fault).index)
+    parts = [ADVICE[kind] for kind in kinds]
+    return replace(
+        parts[0],
+        text=" ".join(part.text for part in parts),
+        commands=tuple(command for part in parts for command in part.commands),
+    )
+
+
+def _confidence(run: Run, found: Hang) -> Confidence:
+    missing = [rank for rank, fault in found.faults.items() if fault is Fault.NO_DUMP]
+    if missing and len(missing) == len(found.faults):
+        return Confidence(
+            Level.LOW, f"no dump of rank {rank_list(missing)} is here: it may only not be collected"
+        )
+    why = "dumps do not say when they were taken: if the job still ran, ranks may only be ahead"
+    if len(run.ranks) < run.manifest.world_size:
+        why += f"; {run.manifest.world_size - len(run.ranks)} ranks left no dump here"
+    return Confidence(Level.MEDIUM, why)
+
+
+def _behind(run: Run, found: Hang) -> Evidence:
+    """How far ranks at fault got in their groups, and how far the others did."""
+    reached = progress(run)
+    latest = (
+        records(run).filter(~pl.col("is_message")).group_by("label", "rank")
+        .agg(pl.col("created_ns").max())
+    )  # fmt: skip
+    furthest = pl.col("enqueued").max().over("label"), pl.col("completed").max().over("label")
+    rows = (
+        reached.join(latest, on=["label", "rank"], how="left")
+        .with_columns(
+            furthest[0].alias("most_enqueued"),
+            furthest[1].alias("most_completed"),
+            behind_ns=pl.col("created_ns").max().over("label") - pl.col("created_ns"),
+        )
+        .filter(
+            pl.col("rank").is_in(list(found.faults))
+            & pl.col("label").is_in([each.group for each in found.blocked])
+        )
+        .sort("rank", "label")
+        .head(MAX_ROWS)
+    )
+    return Evidence(
+        title="How far the ranks at fault got",
+        columns=(
+            Column("rank"),
+            Column("fault"),
+            Column("group"),
+            Column("last called"),
+            Column("others"),
+            Column("last ended"),
+            Column("others ended"),
+            Column("behind", Unit.NS),
+        ),
+        rows=tuple(
+            (
+                row["rank"],
+                found.faults[row["rank"]].value,
+                f"{row['description'] or ''} {row['label']}".strip(),
+                row["enqueued"],
+                row["most_enqueued"],
+                row["completed"],
+                row["most_completed"],
+                row["behind_ns"],
+            )
+            for row in rows.iter_rows(named=True)
+        ),
+    )
+
+
+def _waiting(found: Hang) -> Evidence:
+    return Evidence(
+        title="Calls that wait, the first one first",
+        columns=(
+            Column("group"),
+            Column("operation"),
+            Column("number"),
+            Column("ranks that wait"),
+            Column("for ranks"),
+        ),
+        rows=tuple(
+            (
+                each.group,
+                each.operation,
+                each.sequence,
+                rank_list(list(each.ranks)),
+                rank_list(list(each.missing)) or None,
+            )
+            for each in found.blocked[:MAX_ROWS]
+        ),
+    )
+
+
+def _stacks(run: Run, ranks: tuple[int, ...]) -> tuple[Evidence, ...]:
+    """Where the ranks at fault made their last call, where stacks were recorded."""
+    last = (
+        records(run)
+        .filter(pl.col("rank").is_in(list(ranks)) & pl.col("stack").is_not_null())
+        .group_by("rank", maintain_order=True)
+        .last()
+        .head(MAX_ROWS)
+    )
+    if last.is_empty():
+        return ()
+    return (
+        Evidence(
+            title="Last call of the ranks at fault",
+            columns=(Column("rank"), Column("call"), Column("stack, innermost first")),
+            rows=tuple(
+                (row["rank"], row["name"], "\n".join(row["stack"].split("\n")[:MAX_FRAMES]))
+                for row in last.iter_rows(named=True)
+            ),
+        ),
+    )
+
+
+DETECTOR = Detector(
+    id="collective-hang",
+    title="The job stands still in a collective",
+    clear="No rank is waited for in vain",
+    needs=(FLIGHT_GROUPS,),
+    how="Dumps of the flight recorder of all ranks show where a job hangs: set "
+    "TORCH_FR_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1 and "
+    "TORCH_FR_DUMP_TEMP_FILE=/shared/folder/rank_ before it starts.",
+    limits=Limits,
+    detect=detect,
+)
