@@ -18,7 +18,7 @@ from tracekit.what_if.critical_path import critical_path, slack_ns
 from tracekit.what_if.efficiency_tree import efficiency_tree
 from tracekit.what_if.job import job
 from tracekit.what_if.pipeline import pipeline
-from tracekit.what_if.questions import removed, scaled
+from tracekit.what_if.questions import makes_usual, removed, scaled
 from tracekit.what_if.slowdowns import slowdowns
 
 if TYPE_CHECKING:
@@ -94,7 +94,8 @@ def replay_of(run: Run) -> Replay | None:
 
 def _together(run: Run, replay: Replay, scale: Sequence[str], remove: Sequence[str]) -> Changes:
     changes = unchanged(replay)
-    for text in remove:
+    # What is made usual takes the time it then has, whatever changed it before: so that comes first.
+    for text in sorted(remove, key=lambda text: not makes_usual(text)):
         changes = removed(changes, text, run)
     for text in scale:
         changes = scaled(changes, text)
