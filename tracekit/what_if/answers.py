@@ -94,7 +94,7 @@ def replay_of(run: Run) -> Replay | None:
 
 def _together(run: Run, replay: Replay, scale: Sequence[str], remove: Sequence[str]) -> Changes:
     changes = unchanged(replay)
-    # What is made usual takes the time it then has, whatever changed it before: so that comes first.
+    # What is made usual forgets what changed it before, so that comes first.
     for text in sorted(remove, key=lambda text: not makes_usual(text)):
         changes = removed(changes, text, run)
     for text in scale:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracekit.replays import Slowdowns
+from tracekit.replays import Slowdowns, n_slowest
 from tracekit.what_if.replay import Scenario
 
 if TYPE_CHECKING:
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
 
     from tracekit.what_if.replay import Replay
 
-SLOWEST_SHARE = 0.03
-"""Of the workers, those whose share of the slowdown is asked for (arXiv 2505.05713, Eq. 5)."""
 LEAST_SLOWDOWN_SHARE = 0.01
 """Below it the shares divide by noise, and are not defined."""
 MESSAGE_NAMES = {
@@ -77,8 +74,7 @@ def _slowest(
 ) -> list[int]:
     """Ranks of the workers that slow the job most; of equal ones the lower rank."""
     ranked = sorted(workers, key=lambda worker: (-by_worker[worker[1:]], worker[0]))
-    n = math.ceil(SLOWEST_SHARE * len(workers) - 1e-9)
-    return [rank for rank, _, _ in ranked[:n]]
+    return [rank for rank, _, _ in ranked[: n_slowest(len(workers))]]
 
 
 def _texts(named: dict[Any, float]) -> dict[str, float]:
