@@ -21,6 +21,8 @@ MIN_SLOWDOWN = 1.005
 """Slowdowns below it print as 1.00×: they are counted, not listed."""
 MAX_EXCESS_SHARE = 0.005
 """What a path may be longer than the step before its parts are shares of itself."""
+EFFICIENCY_TREE = "Why the step is no shorter"
+"""Title of the section about it, by which other places name it."""
 HOST = "host"
 """The kind of work that only traces have, by its published name."""
 ALONE = "Slowdown where only this is not like the mean"

@@ -39,6 +39,10 @@ HOST_AS_A_WHOLE = (
     "Of the host only the whole time on each rank is compared: a rank whose host is late while "
     "others wait for it takes as long as they do, and stands among the findings instead."
 )
+ASK = Markup(
+    "What another change would buy: <code>tracekit what-if FOLDER --scale kernel=0.5</code>, with "
+    "the folder of this report; <code>tracekit what-if --help</code> says what can be asked."
+)
 REPLICA = "A replica is the ranks that share one data-parallel number: all stages of a pipeline."
 COLUMNS = (
     Column("Keeps its own times"),
@@ -69,6 +73,7 @@ def render(result: Result, /) -> Markup | None:
         + _shares(slowdowns)
         + _alone(result, slowdowns, replay)
         + _answers(replay)
+        + note(ASK)
     )
 
 
