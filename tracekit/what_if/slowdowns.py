@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
 from tracekit.replays import Slowdowns, n_slowest
 from tracekit.what_if.replay import Scenario
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from tracekit.what_if.replay import Replay
 
 LEAST_SLOWDOWN_SHARE = 0.01
@@ -30,8 +29,8 @@ def slowdowns(replay: Replay) -> Slowdowns:
     work = replay.work
     labels = (work["type"].replace(MESSAGE_NAMES), work["dp"], work["stage"])
     names = [label.unique().sort().to_list() for label in labels]
-    everything = work["dp"].is_not_null() | work["dp"].is_null()
-    kept = [everything, ~everything]
+    everything = pl.repeat(value=True, n=work.height, eager=True)
+    kept = [everything, ~everything]  # T and T_ideal
     kept += [label == name for label, own in zip(labels, names, strict=True) for name in own]
     step_ns = replay.mean_step_ns([_kept(replay, rows) for rows in kept])
     real_ns, ideal_ns = step_ns[:2]
