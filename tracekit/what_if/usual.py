@@ -27,33 +27,14 @@ def with_usual(work: pl.DataFrame, windows: pl.DataFrame, places: pl.DataFrame) 
         The rows of `work` in their order. `step` is null outside of steps; communication that is
         part of no known collective (`instance` is null) is as usual as it is.
     """
-    placed = (
-        _in_steps(work, windows)
-        .join(
-            places.select("rank", "stage", dp=pl.col("pipeline").rank("dense").cast(pl.Int64) - 1),
-            on="rank",
-            how="left",
-            maintain_order="left",
-            validate="m:1",
-        )
-        .with_columns(
-            type=pl.when(pl.col("class") == "communication")
-            .then(pl.coalesce("operation", "kind"))
-            .otherwise(pl.coalesce("kind", "class"))
-        )
-    )
+    placed = _placed(_in_steps(work, windows), places)
     by_kind = _kind_factor(placed.filter(pl.col("class").is_in(["compute", "copy"])))
     by_rank = _host_factor(placed.filter(pl.col("class") == HOST))
+    kind = ["rank", "step", "type"]
     transfer_ns = pl.col("own_ns").median().over("operation", "bytes_in", "group_size")
     return (
-        placed.join(
-            by_kind,
-            on=["rank", "step", "type"],
-            how="left",
-            maintain_order="left",
-            nulls_equal=True,
-            validate="m:1",
-        )
+        # "step" is null outside of steps: those rows have no factor
+        placed.join(by_kind, on=kind, how="left", maintain_order="left", validate="m:1")
         .join(by_rank, on="rank", how="left", maintain_order="left", validate="m:1")
         .with_columns(
             usual_ns=pl.when(pl.col("class") == "communication")
@@ -63,6 +44,21 @@ def with_usual(work: pl.DataFrame, windows: pl.DataFrame, places: pl.DataFrame) 
             .otherwise(pl.col("own_ns") * pl.col("factor").fill_null(1.0))
         )
         .drop("factor", "host_factor")
+    )
+
+
+def _placed(work: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
+    """Add `dp`, `stage` and `type`; rows keep their order."""
+    return work.join(
+        places.select("rank", "stage", dp=pl.col("pipeline").rank("dense").cast(pl.Int64) - 1),
+        on="rank",
+        how="left",
+        maintain_order="left",
+        validate="m:1",
+    ).with_columns(
+        type=pl.when(pl.col("class") == "communication")
+        .then(pl.coalesce("operation", "kind"))
+        .otherwise(pl.coalesce("kind", "class"))
     )
 
 
