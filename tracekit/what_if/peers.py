@@ -82,8 +82,8 @@ def even_over_ranks(changes: Changes, which: pl.Expr) -> Changes:
     mean_ns = pl.col("own_ns").mean()
     is_alike = pl.col("own_ns").len().over(_SLOT) == n_ranks
     sums = pl.col("own_ns").sum().over("rank", "step", "type")
-    of_rank = pl.struct("rank").is_first_distinct().over("rank", "step", "type")
-    mean_sum = sums.filter(of_rank).mean().over("stage", "step", "type")
+    is_first = pl.col("rank").is_first_distinct().over("rank", "step", "type")
+    mean_sum = sums.filter(is_first).mean().over("stage", "step", "type")  # each rank counts once
     even = events.with_columns(
         even_ns=pl.when(is_alike)
         .then(mean_ns.over(_SLOT))
@@ -171,7 +171,7 @@ class _HostLine:
         self.step: Ints = np.searchsorted(starts, self.knots, side="right")
         self.lengths: Floats = np.diff(self.knots, prepend=self.knots[:1]).astype(np.float64)
         # what a blocking call takes is no time of the host
-        self.lengths[returns & (self.knots != (self.knots[:1] if len(self.knots) else 0))] = 0.0
+        self.lengths[returns] = 0.0
 
     def of_step(self, step: int) -> Ints:
         """Places of the calls of a step."""
