@@ -15,7 +15,7 @@ from tracekit.reports.components import (
     name,
     ranks_text,
 )
-from tracekit.reports.replayed import replay_alone, replayed_verdict
+from tracekit.reports.replayed import EFFICIENCY_TREE, replay_alone, replayed_verdict, trusted
 from tracekit.reports.templating import rendered
 from tracekit.units import Unit, text
 
@@ -254,7 +254,10 @@ def _why_no_efficiency(result: Result) -> str:
     if not result.run.ranks:
         return "No rank was found."
     if replay_alone(result):
-        return "It needs events of devices, and only operations were recorded."
+        why = "It needs events of devices, and only operations were recorded"
+        replay = trusted(result)
+        shown = f"; of the replayed step it is below: {EFFICIENCY_TREE}"
+        return f"{why}{shown if replay and replay.tree else ''}."
     if not result.run.steps:
         return "It needs step windows, and no step was found in this capture."
     return "It needs averaged steps with compute time on every rank, and this capture has none."

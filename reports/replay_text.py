@@ -9,7 +9,17 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from tracekit.replays import MAX_ERROR_SHARE
+from tracekit.reports.replayed import (
+    ALONE,
+    INFERRED,
+    MIN_SLOWDOWN,
+    path_whole,
+    share_sentences,
+    slowed_alone,
+    straggler_sentence,
+    why_not_sentence,
+    worth_listing,
+)
 from tracekit.reports.templating import visible
 from tracekit.units import Unit, text
 
@@ -41,68 +51,49 @@ def summary(slowdowns: Slowdowns, replay: Replayed) -> RenderableType:
             for each in replay.answers
         ]
         parts.append(_table("What if", ("change", "mean step", "gained"), rows))
-    worst = {
-        "type": slowdowns.by_type,
-        "replica": slowdowns.by_dp,
-        "stage": slowdowns.by_stage,
-    }
     slowed = [
-        (f"{what} {name}", text(ratio, Unit.RATIO))
-        for what, ratios in worst.items()
-        for name, ratio in list(ratios.items())[:3]
-        if ratio >= 1.005
+        (name, text(ratio, Unit.RATIO)) for name, ratio in worth_listing(slowed_alone(slowdowns))
     ]
-    if slowed:
-        parts.append(_table("Slowdown by stragglers", ("of", "slowdown alone"), slowed))
+    if slowed and slowdowns.slowdown >= MIN_SLOWDOWN:
+        parts.append(_table(ALONE, ("keeps its own times", "slowdown"), slowed[:MAX_ROWS]))
+    whole_ns, whole = path_whole(replay)
     path = [
         (
             "" if each.rank is None else str(each.rank),
             each.type if each.kind == each.type else f"{each.kind}: {each.type}",
             text(each.per_step_ns, Unit.NS),
-            text(each.per_step_ns / replay.path_step_ns, Unit.SHARE),
+            text(each.per_step_ns / whole_ns, Unit.SHARE),
         )
         for each in replay.critical_path[:MAX_ROWS]
     ]
     parts.append(
-        _table(f"Longest path, {replay.path_of}", ("rank", "work", "per step", "of the step"), path)
+        _table(f"Longest path, {replay.path_of}", ("rank", "work", "per step", whole), path)
     )
     return Group(*parts)
 
 
 def _sentences(slowdowns: Slowdowns, replay: Replayed) -> list[str]:
-    step = text(replay.step_ns, Unit.NS)
-    error = text(replay.error_share, Unit.SHARE)
-    first = f"Mean step {text(replay.measured_ns, Unit.NS)}, replayed {step} (error {error})."
+    step, error = text(replay.step_ns, Unit.NS), text(replay.error_share, Unit.SHARE)
+    said = [f"Mean step {text(replay.measured_ns, Unit.NS)}, replayed {step} (error {error})."]
     if not replay.is_trusted:
-        limit = text(MAX_ERROR_SHARE, Unit.SHARE)
-        first += f" The replay misses the step by more than {limit}: claim nothing from it."
+        said.append(why_not_sentence(replay))
     if replay.is_inferred:
-        first += " Waits between streams were not recorded and are inferred from the times."
-    second = (
-        f"Stragglers slow the step by {text(slowdowns.slowdown, Unit.RATIO)}: "
-        f"{text(slowdowns.waste, Unit.SHARE)} of the GPU time."
-    )
-    n_stages = len(slowdowns.by_stage)
-    shares = [
-        f"{text(share, Unit.SHARE)} of it goes with {what}"
-        for share, what in (
-            (slowdowns.worker_share, "the slowest 3 % of the workers"),
-            (slowdowns.last_stage_share if n_stages > 1 else None, "the last stage"),
-        )
-        if share is not None
-    ]
-    return [first, f"{second} {'; '.join(shares).capitalize()}." if shares else second]
+        said.append(INFERRED)
+    second = [straggler_sentence(slowdowns, replay)]
+    if slowdowns.slowdown >= MIN_SLOWDOWN:
+        ratio = text(slowdowns.slowdown, Unit.RATIO)
+        second = [f"Stragglers slow the step by {ratio}.", *second, *share_sentences(slowdowns)]
+    return [" ".join(said), " ".join(second)]
 
 
 def _gain(gained_ns: float, step_ns: float) -> str:
-    sign = "-" if gained_ns < 0 else ""
-    return f"{sign}{text(abs(gained_ns), Unit.NS)} ({gained_ns / step_ns:.1%})"
+    return f"{text(gained_ns, Unit.NS)} ({text(gained_ns / step_ns, Unit.SHARE)})"
 
 
-def _table(title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+def _table(title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Group:
+    table = Table(box=None, pad_edge=False)
     for place, head in enumerate(heads):
         table.add_column(head, justify="left" if place < len(heads) - 1 else "right")
     for row in rows:
         table.add_row(*(Text(visible(cell)) for cell in row))
-    return table
+    return Group(Text(visible(title), style="italic"), table)  # a table's own title wraps with it

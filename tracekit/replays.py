@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 import msgspec
+
+MIN_LAUNCHED_SHARE = 0.95
+"""Work whose launch is not in the file stays where it was: with less nothing can move."""
+MAX_ERROR_SHARE = 0.05
+"""A replay that misses the measured step by more claims no saving (DEFINITIONS 6)."""
+SLOWEST_SHARE = 0.03
+"""Of the workers, those whose share of the slowdown is asked for (arXiv 2505.05713, Eq. 5)."""
+
+
+def n_slowest(n_workers: int) -> int:
+    """How many workers the slowest 3 % are, rounded up."""
+    return ceil(SLOWEST_SHARE * n_workers - 1e-9)  # 3 % of 100 is a little more than 3 in a double
 
 
 class Slowdowns(
@@ -130,9 +143,3 @@ class Replayed:
     def is_trusted(self) -> bool:
         """Whether savings may be claimed from it."""
         return self.error_share <= MAX_ERROR_SHARE and self.launched_share >= MIN_LAUNCHED_SHARE
-
-
-MIN_LAUNCHED_SHARE = 0.95
-"""Work whose launch is not in the file stays where it was: with less nothing can move."""
-MAX_ERROR_SHARE = 0.05
-"""A replay that misses the measured step by more claims no saving (DEFINITIONS 6)."""

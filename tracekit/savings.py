@@ -58,50 +58,43 @@ def replayed(
 def _replayed(
     run: Run, findings: tuple[Finding, ...], detectors: Mapping[str, Detector]
 ) -> tuple[Finding, ...]:
-    job_replay = job(run)
-    why = "nothing to replay" if job_replay is None else _why_not(run, job_replay)
-    if job_replay is None or why:
+    whole = job(run)
+    why = "nothing to replay" if whole is None else _why_not(run, whole)
+    if whole is None or why:
         log.info("savings are not replayed: %s", why)
         return findings
-    cured = [f for f in findings if _has_cure(f, detectors)]
-    changed: dict[tuple[str, str], tuple[Changes, ...]] = {}
-    for finding in cured:
-        changes = _cured(run, job_replay, finding, detectors[finding.id])
-        if changes:
-            changed[finding.id, finding.subject] = changes
-    if not changed:
-        return findings
-    gained = _gained_ns(job_replay, [each for several in changed.values() for each in several])
-    gains = iter(gained)
-    by_finding = {key: [next(gains) for _ in several] for key, several in changed.items()}
-    lonely = alone(run)
-    return tuple(
-        _with_saving(
-            run,
-            finding,
-            job_replay,
-            by_finding[finding.id, finding.subject],
-            is_bound=detectors[finding.id].is_bound,
-            alone_ns=_alone_ns(job_replay, lonely, finding, changed[finding.id, finding.subject]),
-        )
-        if (finding.id, finding.subject) in by_finding
-        else finding
+    cures: list[tuple[Changes, ...]] = [
+        _cured(run, whole, finding, detectors[finding.id]) if _has_cure(finding, detectors) else ()
         for finding in findings
-    )
+    ]
+    if not any(cures):
+        return findings
+    gains = iter(_gained_ns(whole, [each for changes in cures for each in changes]))
+    lonely = alone(run)
+    found = []
+    for finding, changes in zip(findings, cures, strict=True):
+        if not changes:
+            found.append(finding)
+            continue
+        gained_ns = [next(gains) for _ in changes]
+        alone_ns = _alone_ns(whole, lonely, finding, changes)
+        is_bound = detectors[finding.id].is_bound
+        found.append(
+            _with_saving(run, finding, whole, gained_ns, is_bound=is_bound, alone_ns=alone_ns)
+        )
+    return tuple(found)
 
 
-def _cured(
-    run: Run, replay: Replay, finding: Finding, detector: Detector
-) -> tuple[Changes, ...] | None:
-    """The job without what was found; None where the cure fails, which costs no other finding."""
+def _cured(run: Run, replay: Replay, finding: Finding, detector: Detector) -> tuple[Changes, ...]:
+    """The job without what was found; nothing where the cure fails: others go on."""
     if detector.cure is None:
-        return None
+        return ()
     try:
         return detector.cure(unchanged(replay), run, finding)
     except Exception as error:
         is_debugged = log.isEnabledFor(logging.DEBUG)
         log.warning("no cure of %s: %s", finding.id, error, exc_info=is_debugged)
-        return None
+        return ()
 
 
 def _has_cure(finding: Finding, detectors: Mapping[str, Detector]) -> bool:
@@ -124,7 +117,7 @@ def _why_not(run: Run, replay: Replay) -> str:
         return f"only {replay.launched_share:.0%} of the device's work has its launch in the file"
     calls = replay.work.filter(pl.col("class") == "communication")
     whole_ns = (pl.col("end_ns") - pl.col("start_ns")).sum()
-    met = calls.filter(pl.col("instance").is_not_null()) if "instance" in calls.columns else calls
+    met = calls.filter(pl.col("instance").is_not_null())
     total_ns, met_ns = (float(each.select(whole_ns).item()) for each in (calls, met))
     if len(run.ranks) > 1 and met_ns < MIN_MET_SHARE * total_ns:
         return f"only {met_ns / total_ns:.0%} of the communication is matched between ranks"
@@ -132,6 +125,7 @@ def _why_not(run: Run, replay: Replay) -> str:
 
 
 def _gained_ns(replay: Replay, changes: list[Changes]) -> list[float]:
+    """By how much each change makes the mean step shorter, ns."""
     step_ns = replay.mean_step_ns([each.scenario for each in changes])
     gained: list[float] = (replay.step_ns - step_ns).tolist()
     return gained
@@ -140,10 +134,16 @@ def _gained_ns(replay: Replay, changes: list[Changes]) -> list[float]:
 def _alone_ns(
     replay: Replay, lonely: Replay | None, finding: Finding, changes: tuple[Changes, ...]
 ) -> float | None:
-    """What the slowest rank at fault would gain if its waits for others stayed as they are."""
+    """What the slowest rank at fault would gain if its waits for others stayed as they are, ns.
+
+    Args:
+        replay: the job, from which `changes` were made.
+        lonely: the same work, of which communication takes its waiting too, and ranks never meet.
+        finding: whose ranks; all, where it names none.
+        changes: those that cure it; the one counts that gains most.
+    """
     if lonely is None:
         return None
-    # in this replay communication takes its waiting too
     own = [unchanged(lonely).scenario]
     own += [
         unchanged(lonely).timed(lonely.own_ns + each.own_ns - replay.own_ns).scenario

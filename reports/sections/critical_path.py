@@ -9,7 +9,7 @@ from markupsafe import Markup
 from tracekit.findings import Column
 from tracekit.reports.components import NOT_RECORDED, name, note, table, window_text
 from tracekit.reports.flow import Bar, flow
-from tracekit.reports.replayed import trusted
+from tracekit.reports.replayed import path_whole, trusted
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ ORDER = 26
 TITLE = "What the step waits for in the end"
 
 MAX_BARS = 16
-MAX_EXCESS_SHARE = 0.005
 
 HOW_TO_READ = (
     "The longest path through the replayed steps: what is on it makes the step longer by as much "
@@ -32,11 +31,11 @@ SLACK = (
     "ending later. Work without slack is critical."
 )
 SLACK_COLUMNS = (
-    Column("Kind of work"),
+    Column("Work"),
     Column("Time a step, all ranks", Unit.NS),
     Column("of it critical", Unit.SHARE),
     Column("Slack, median piece", Unit.NS),
-    Column("Which is"),
+    Column("Kind"),
 )
 LATENCY = "latency"
 LATENCIES = " Latency: launches to arrive, streams to go on, calls to return."
@@ -53,30 +52,30 @@ def render(result: Result, /) -> Markup | None:
 
 
 def _path(replay: Replayed) -> Markup:
-    listed_ns = sum(each.per_step_ns for each in replay.critical_path)
+    whole_ns, whole = path_whole(replay)
     step_ns = replay.path_step_ns or replay.step_ns
-    whole_ns, whole, why = step_ns, "of the step", ""
-    if listed_ns > step_ns * (1 + MAX_EXCESS_SHARE):
-        whole_ns, whole = listed_ns, "of the path"
+    why = ""
+    if whole_ns != step_ns:
         why = (
-            f" The path is {text(listed_ns, Unit.NS)} a step, more than the mean step of "
+            f" The path is {text(whole_ns, Unit.NS)} a step, more than the mean step of "
             f"{text(step_ns, Unit.NS)}: it runs from where the first rank begins to where the last "
             "one ends."
         )
-    shown = sorted(replay.critical_path, key=lambda each: -each.per_step_ns)[:MAX_BARS]
+    ranked = sorted(replay.critical_path, key=lambda each: -each.per_step_ns)
+    shown, rest = ranked[:MAX_BARS], ranked[MAX_BARS:]
     cut = ""
-    if len(shown) < len(replay.critical_path):
-        rest_ns = listed_ns - sum(each.per_step_ns for each in shown)
+    if rest:
+        rest_ns = sum(each.per_step_ns for each in rest)
         cut = (
-            f" Shown: the {len(shown)} largest; {len(replay.critical_path) - len(shown)} smaller "
-            f"ones that are listed in the JSON result take {text(rest_ns, Unit.NS)} a step."
+            f" Shown: the {len(shown)} largest; {len(rest)} smaller ones that are listed in the "
+            f"JSON result take {text(rest_ns, Unit.NS)} a step."
         )
     if any(each.kind == LATENCY for each in shown):
         cut += LATENCIES
     label = "Longest path by rank and kind of work, per step"
     if replay.path_of != "as recorded":
         label = f"Longest path by rank and kind of work, per step, with: {replay.path_of}"
-    heads = ("work", "per step", whole, "which is", "longest piece, from run start")
+    heads = ("work", "per step", whole, "kind", "longest piece, from run start")
     return note(HOW_TO_READ + why + cut) + flow(
         label, heads, [_bar(each, whole_ns) for each in shown], are_words=True
     )

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from tracekit.findings import Column
 from tracekit.reports.components import table
 from tracekit.reports.flow import Bar, flow
-from tracekit.reports.replayed import trusted
+from tracekit.reports.replayed import EFFICIENCY_TREE, trusted
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tracekit.replays import EfficiencyTree
 
 ORDER = 25
-TITLE = "Why the step is no shorter"
+TITLE = EFFICIENCY_TREE
 
 COLUMNS = (Column("Share"), Column("Value", Unit.SHARE), Column("100 % where"))
 HEADS = ("part of the step", "time", "of the step", "what it is")

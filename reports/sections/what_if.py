@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -10,13 +9,18 @@ from markupsafe import Markup
 from tracekit.findings import Column
 from tracekit.reports.components import counted, note, notice, table
 from tracekit.reports.replayed import (
+    ALONE,
+    HOST,
     INFERRED,
     MIN_SLOWDOWN,
     error_sentence,
     ideal_ns,
+    share_sentences,
+    slowed_alone,
     straggler_sentence,
     trusted,
     why_not,
+    worth_listing,
 )
 from tracekit.units import Unit, text
 
@@ -27,11 +31,6 @@ if TYPE_CHECKING:
 ORDER = 24
 TITLE = "What stragglers cost"
 
-SLOWEST_SHARE = 0.03
-"""Of the workers, those that M_W makes ideal (arXiv 2505.05713)."""
-
-HOST = "host"
-"""The kind of work that only traces have, by its published name."""
 WHAT_IT_IS = (
     "Without stragglers, work of each kind takes equally long on every rank and in every step: "
     "compute its mean, communication the median of its transfers."
@@ -40,6 +39,11 @@ HOST_AS_A_WHOLE = (
     "Of the host only the whole time on each rank is compared: a rank whose host is late while "
     "others wait for it takes as long as they do, and stands among the findings instead."
 )
+ASK = Markup(
+    "What another change would buy: <code>tracekit what-if FOLDER --scale kernel=0.5</code>, with "
+    "the folder of this report; <code>tracekit what-if --help</code> says what can be asked."
+)
+REPLICA = "A replica is the ranks that share one data-parallel number: all stages of a pipeline."
 COLUMNS = (
     Column("Keeps its own times"),
     Column("Slowdown", Unit.RATIO),
@@ -69,36 +73,21 @@ def render(result: Result, /) -> Markup | None:
         + _shares(slowdowns)
         + _alone(result, slowdowns, replay)
         + _answers(replay)
+        + note(ASK)
     )
 
 
 def _shares(slowdowns: Slowdowns) -> Markup:
-    """What goes with the slowest workers and with the last stage, where that is defined."""
-    n_workers = len(slowdowns.by_worker)
-    n_slowest = math.ceil(SLOWEST_SHARE * n_workers - 1e-9)
-    who = f"the slowest 3 % of the workers ({n_slowest:,} of {n_workers:,})"
-    last = slowdowns.last_stage_share if len(slowdowns.by_stage) > 1 else None
-    sentences = [
-        _share_sentence(share, what)
-        for share, what in ((slowdowns.worker_share, who), (last, "the last pipeline stage"))
-        if share is not None
-    ]
+    sentences = share_sentences(slowdowns)
     return note(" ".join(sentences)) if sentences else Markup("")
-
-
-def _share_sentence(share: float, what: str) -> str:
-    if share <= 0:
-        return f"Making {what} like the mean would win nothing back."
-    sentence = f"Making {what} like the mean would win back {text(share, Unit.SHARE)} of this cost"
-    return f"{sentence}: what is left is faster than the mean." if share > 1 else f"{sentence}."
 
 
 def _alone(result: Result, slowdowns: Slowdowns, replay: Replayed) -> Markup:
     """The table of what slows the step by itself, the largest first."""
     if slowdowns.slowdown < MIN_SLOWDOWN:
         return Markup("")
-    ratios = _ratios(result, slowdowns)
-    kept = sorted((each for each in ratios if each[1] >= MIN_SLOWDOWN), key=lambda each: -each[1])
+    ratios = slowed_alone(slowdowns, sorted(each.rank for each in result.run.ranks))
+    kept = worth_listing(ratios)
     limit = text(MIN_SLOWDOWN - 1, Unit.SHARE)
     if not kept:
         return note(f"No kind of work, replica or stage alone slows the step by {limit} or more.")
@@ -107,24 +96,10 @@ def _alone(result: Result, slowdowns: Slowdowns, replay: Replayed) -> Markup:
     small = ""
     if len(ratios) > len(kept):
         small = f" Left out: {counted(len(ratios) - len(kept), 'other')} below {limit}."
-    return table("Slowdown where only this is not like the mean", COLUMNS, rows) + note(
-        f"These costs overlap: they cannot be added up.{small}"
+    said = f" {REPLICA}" if any(name.startswith("replica ") for name, _ in kept) else ""
+    return table(ALONE, COLUMNS, rows) + note(
+        f"These costs overlap: they cannot be added up.{small}{said}"
     )
-
-
-def _ratios(result: Result, slowdowns: Slowdowns) -> list[tuple[str, float]]:
-    """Kinds of work, replicas and stages by name; an only one keeps what all keep."""
-    replicas, stages = slowdowns.by_dp, slowdowns.by_stage
-    ranks = sorted(each.rank for each in result.run.ranks)
-    names = [f"replica {name}" for name in replicas]
-    if HOST in slowdowns.by_type and len(replicas) == len(slowdowns.by_worker) == len(ranks):
-        # Replicas of one rank each are numbered in the order of ranks.
-        names = [f"rank {ranks[int(name)]}" for name in replicas]
-    return [
-        *slowdowns.by_type.items(),
-        *(zip(names, replicas.values(), strict=True) if len(replicas) > 1 else ()),
-        *((f"stage {name}", ratio) for name, ratio in stages.items() if len(stages) > 1),
-    ]
 
 
 def _answers(replay: Replayed) -> Markup:

@@ -33,12 +33,13 @@ def test_a_run_folder_and_an_output_folder_will_do(slow_device, tracekit):
     assert by_folder == json.loads(tracekit("what-if", "out/run", "--json").stdout)
 
 
-def test_a_rank_made_like_the_others_saves_what_the_simulator_says(slow_device, tracekit):
+def test_a_rank_made_like_the_mean_one_saves_what_the_simulator_says(slow_device, tracekit):
     folder, saving_ns = slow_device
     done = tracekit("what-if", folder, "--remove", "straggler:2", "--json")
     (answer,) = json.loads(done.stdout)["answers"]
     assert answer["question"] == "remove straggler:2"
-    assert answer["gained_ns"] == pytest.approx(saving_ns, rel=0.3)
+    # One of four ranks is slow, so the mean rank takes a quarter of what it takes longer.
+    assert answer["gained_ns"] == pytest.approx(0.75 * saving_ns, rel=0.02)
 
 
 def test_several_questions_are_answered_each_and_together(slow_device, tracekit):
@@ -53,6 +54,16 @@ def test_several_questions_are_answered_each_and_together(slow_device, tracekit)
     ]
     gained = [each["gained_ns"] for each in answers]
     assert max(gained[:2]) <= gained[2] <= sum(gained[:2]) * 1.01
+
+
+def test_together_what_is_removed_first_makes_no_difference(slow_device, tracekit):
+    asked = ["--remove", "transfer", "--remove", "straggler:2"]
+    found = [
+        json.loads(tracekit("what-if", slow_device[0], *each, "--json").stdout)["answers"][-1]
+        for each in (asked, [*asked[2:], *asked[:2]])
+    ]
+    assert found[0]["question"] == "all together"
+    assert found[0] == found[1]
 
 
 def test_a_person_reads_the_step_its_error_and_the_path(slow_device, tracekit):
@@ -70,7 +81,10 @@ def test_a_person_reads_the_step_its_error_and_the_path(slow_device, tracekit):
         (("--scale", "kernel:gemm=-1"), "must be WORK=FACTOR"),
         (("--scale", "kernel:gemm=nan"), "must be WORK=FACTOR"),
         (("--scale", "kernel:conv=2"), "no such work here"),
-        (("--scale", "kernel@99=2"), "no such work here"),
+        (("--scale", "kernel@99=2"), "no such work on rank 99"),
+        (("--scale", "kernel:conv=2"), "kernel:gemm"),
+        (("--remove", "straggler"), "Ranks here: 0, 1, 2, 3"),
+        (("--remove", "sync:luck"), "Recorded were: "),
         (("--remove", "straggler:99"), "no rank '99' here"),
         (("--remove", "luck"), "not known"),
         (("--remove", "checkpoint"), "no such host work was recorded"),

@@ -67,3 +67,11 @@ def test_s34_the_long_last_stage_is_named_and_no_worker(traces):
     span = stage.saving.per_step_ns
     assert span.low <= (2.172696813310722 - 1.7710396162385678) * 1e9 <= span.high
     assert found["straggler-rank"].status is Status.CLEAR
+
+
+def test_the_evidence_has_forward_before_backward_and_the_longest_worker_first(analysed):
+    slow = pl.when(pl.col("rank") == 5).then(1.5).otherwise(1.0)
+    table = analysed(slow)["straggler-rank"].evidence[0]
+    labels = [column.label for column in table.columns]
+    assert labels == ["rank", "replica", "stage", "forward-compute", "backward-compute"]
+    assert table.rows[0][0] == 5

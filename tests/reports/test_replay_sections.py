@@ -84,6 +84,7 @@ def test_what_slows_the_step_alone_is_listed_the_largest_first(straggler):
         "replica 1 1.10\u00d7 106 ms 9.6 ms",
         "grads-reduce-scatter 1.06\u00d7 102 ms 6 ms",
     ]
+    assert "A replica is the ranks that share one data-parallel number" in body
     # The optimizer, replica 0 and three stages.
     assert "Left out: 5 others below 0.5 %." in body
 
@@ -91,6 +92,7 @@ def test_what_slows_the_step_alone_is_listed_the_largest_first(straggler):
 def test_an_only_replica_or_stage_is_not_listed(straggler):
     body = what_if.render(with_slowdowns(straggler, by_dp={"0": 1.25}, by_stage={"0": 1.25}))
     assert "replica 0" not in body
+    assert "A replica is" not in body
     assert "stage 0" not in body
     assert "the last pipeline stage" not in body
 
@@ -266,3 +268,9 @@ def test_clocks_below_the_highest_have_a_bar_and_lower_the_efficiency(straggler)
     assert "Global efficiency 45.0 %" in body
     assert "Clock 6 ms" in body
     assert "Mean compute 54 ms" in body
+
+
+def test_the_section_ends_with_how_to_ask_for_another_change(straggler):
+    assert words(what_if.render(straggler)).endswith(
+        "tracekit what-if --help says what can be asked."
+    )

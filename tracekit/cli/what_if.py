@@ -30,7 +30,7 @@ TAKES = ("--engine",)
     metavar="WHAT",
     help="Without it: straggler:RANK, sync, transfer[:TYPE], input-pipeline, checkpoint, …",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the slowdowns as JSON, nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print slowdowns and answers as JSON alone.")
 @click.option("--steps", "steps_text", metavar="A:B", help="Average over steps A to B-1 only.")
 @click.option("--ranks", "ranks_text", metavar="LIST", help="Replay these ranks only: 0,3,8-15.")
 @click.option("--run", "run_name", metavar="NAME", help="Which run, where PATH holds several.")

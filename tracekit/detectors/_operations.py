@@ -23,6 +23,7 @@ from tracekit.replays import MAX_ERROR_SHARE
 from tracekit.units import Quantity, Unit, text
 from tracekit.what_if.answers import replay_of, slowdowns_of
 from tracekit.what_if.changes import unchanged
+from tracekit.what_if.pipeline_order import BACKWARD, FORWARD
 from tracekit.what_if.slowdowns import slowest_ranks
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ MIN_EXPLAINED = 0.5
 """What explains less than half of the slowdown by stragglers is not the cause of it."""
 MIN_SLOWER = 1.1
 """A worker whose forward and backward both take a tenth longer is slow, not loaded unevenly."""
+MAX_WORKERS = 32
+"""Rows of evidence: those at fault are the first ones."""
 ASSUMES = "their operations take what those of the others do; replayed over all ranks"
 
 
@@ -119,8 +122,9 @@ def _is_worth(gain_ns: float, replay: Replay, min_step_share: float) -> bool:
 
 
 def _shown(replay: Replay, gain_ns: float, limit: float) -> dict[str, Any]:
+    """What a finding says whether found or clear: measured, limit and confidence."""
     share = min(max(gain_ns / replay.step_ns, 0.0), 1.0)
-    n_steps = replay.steps.height
+    n_steps = replay.n_steps
     why = f"{n_steps} steps; the replay misses the measured one by {replay.error:.1%}"
     return {
         "measured": Quantity(share, Unit.SHARE),
@@ -130,38 +134,42 @@ def _shown(replay: Replay, gain_ns: float, limit: float) -> dict[str, Any]:
 
 
 def _saving(run: Run, replay: Replay, gain_ns: float) -> Saving:
+    """The gain, give or take what the replay is off by; of all ranks, recorded or not."""
     error_ns = abs(replay.step_ns - replay.measured_ns)
     low_ns, high_ns = gain_ns - error_ns, gain_ns + error_ns
     return saving(low_ns, high_ns, replay.measured_ns, run.manifest.world_size, ASSUMES)
 
 
 def _compute(replay: Replay) -> pl.DataFrame:
-    """Compute of each worker and type, ns a step, and as a ratio to the median worker's."""
-    n_steps = replay.steps.height
+    """Forward and backward of each worker: `own_ns` a step, `ratio` to that of the median worker.
+
+    Rows: rank, dp, stage, type, forward before backward, by rank.
+    """
     sums = (
-        replay.work.filter(pl.col("class") == "compute")
+        replay.work.filter(pl.col("type").is_in([FORWARD, BACKWARD]))
         .group_by("rank", "dp", "stage", "type")
-        .agg(pl.col("own_ns").sum() / n_steps)
-        .filter(pl.col("type").str.contains("forward|backward"))
+        .agg(pl.col("own_ns").sum() / replay.n_steps)
+        .sort("type", "rank", descending=[True, False])
     )
     return sums.with_columns(ratio=pl.col("own_ns") / pl.col("own_ns").median().over("type"))
 
 
 def _workers(replay: Replay) -> Evidence:
+    """The workers that compute longest, by type of their compute."""
     rows = (
         _compute(replay)
         .pivot(on="type", index=["rank", "dp", "stage"], values="own_ns")
-        .with_columns(total=pl.sum_horizontal(pl.col("^.*compute$")))
-        .sort("total", "rank", descending=[True, False])
+        .sort(pl.sum_horizontal(pl.col("^.*compute$")), "rank", descending=[True, False])
     )
     kinds = [name for name in rows.columns if name.endswith("compute")]
+    cut = f", the {MAX_WORKERS} that compute longest" if rows.height > MAX_WORKERS else ""
     return Evidence(
-        title="Compute of workers, mean step",
+        title=f"Compute of workers, mean step{cut}",
         columns=(
             Column("rank"),
             Column("replica"),
             Column("stage"),
             *(Column(kind, Unit.NS) for kind in kinds),
         ),
-        rows=tuple(rows.select("rank", "dp", "stage", *kinds).head(32).iter_rows()),
+        rows=tuple(rows.select("rank", "dp", "stage", *kinds).head(MAX_WORKERS).iter_rows()),
     )

@@ -18,7 +18,7 @@ from tracekit.what_if.critical_path import critical_path, slack_ns
 from tracekit.what_if.efficiency_tree import efficiency_tree
 from tracekit.what_if.job import job
 from tracekit.what_if.pipeline import pipeline
-from tracekit.what_if.questions import removed, scaled
+from tracekit.what_if.questions import makes_usual, removed, scaled
 from tracekit.what_if.slowdowns import slowdowns
 
 if TYPE_CHECKING:
@@ -94,7 +94,8 @@ def replay_of(run: Run) -> Replay | None:
 
 def _together(run: Run, replay: Replay, scale: Sequence[str], remove: Sequence[str]) -> Changes:
     changes = unchanged(replay)
-    for text in remove:
+    # What is made usual forgets what changed it before, so that comes first.
+    for text in sorted(remove, key=lambda text: not makes_usual(text)):
         changes = removed(changes, text, run)
     for text in scale:
         changes = scaled(changes, text)
@@ -131,23 +132,22 @@ def _replayed(
 
 def _tree(run: Run, replay: Replay) -> EfficiencyTree | None:
     """The tree of the mean step; compute of pipeline workers is theirs, as they were recorded."""
-    if run.n_rows("ops"):
+    if not run.n_rows("ops"):
+        compute_ns, share = mean_steps(run)["compute_ns"].to_numpy(), clock_share(run)
+    else:
         is_compute = pl.col("class") == "compute"
         busy = replay.work.filter(is_compute).group_by("rank").agg(pl.col("own_ns").sum())
-        compute = busy["own_ns"].to_numpy() / replay.steps.height
-    else:
-        compute = mean_steps(run)["compute_ns"].to_numpy()
-    share = None if run.n_rows("ops") else clock_share(run)
-    return efficiency_tree(replay, float(compute.mean()), float(compute.max()), share)
+        compute_ns, share = busy["own_ns"].to_numpy() / replay.n_steps, None
+    return efficiency_tree(replay, float(compute_ns.mean()), float(compute_ns.max()), share)
 
 
 def _on_path(replay: Replay, scenario: Scenario | None) -> tuple[OnPath, ...]:
-    n_steps = max(1, replay.steps["step"].n_unique())
+    """The path's parts by rank and type, ns a step, the largest first, `MAX_ON_PATH` at most."""
     rows = (
         critical_path(replay, scenario)
         .group_by("rank", "class", "type")
         .agg(
-            pl.col("on_path_ns").sum() / n_steps,
+            pl.col("on_path_ns").sum() / replay.n_steps,
             pl.col("start_ns").sort_by("on_path_ns").last(),
             pl.col("end_ns").sort_by("on_path_ns").last(),
         )
@@ -180,11 +180,10 @@ def _slack(replay: Replay) -> tuple[Slack, ...]:
         )
         .group_by("class", "type")
         .agg(
-            total_ns=pl.col("own_ns").sum().cast(pl.Float64)
-            / max(1, replay.steps["step"].n_unique()),
+            total_ns=pl.col("own_ns").sum().cast(pl.Float64) / replay.n_steps,
             median_slack_ns=pl.col("slack_ns").median(),
             critical_ns=pl.col("own_ns").filter(is_critical).sum().cast(pl.Float64)
-            / max(1, replay.steps["step"].n_unique()),
+            / replay.n_steps,
         )
         .filter(pl.col("total_ns") > 0)
         .sort("critical_ns", "total_ns", "type", descending=[True, True, False])

@@ -14,13 +14,15 @@ from tracekit.what_if.schedule import Bools, Floats, Ints
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
 IS_HOST = pl.col("class") == HOST
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Changes:
-    """A job with changes made to it; each method makes one more."""
+    """A job with changes made to it; each method makes one more.
+
+    `own_ns` is what each row of `Replay.work` takes; `cut` says which edges no longer hold.
+    """
 
     replay: Replay
     own_ns: Floats
@@ -41,7 +43,7 @@ class Changes:
         return self.timed(np.where(chosen(self.replay.work, which), factor, 1.0) * self.own_ns)
 
     def usual(self, which: pl.Expr) -> Changes:
-        """Work takes what the like of it takes."""
+        """Work takes what the like of it takes, whatever was changed before."""
         is_usual = chosen(self.replay.work, which)
         return self.timed(np.where(is_usual, self.replay.usual_ns, self.own_ns))
 
@@ -70,7 +72,7 @@ class Changes:
         inside = np.zeros(work.height)
         for rank, rows in intervals.items():
             own = np.flatnonzero(is_host & (ranks == rank))
-            inside[own] = _before(rows, until[own]) - _before(rows, since[own])
+            inside[own] = _covered_before(rows, until[own]) - _covered_before(rows, since[own])
         return inside
 
     def without_waits(self, which: pl.Expr) -> Changes:
@@ -91,8 +93,8 @@ def chosen(rows: pl.DataFrame, which: pl.Expr) -> Bools:
     return found
 
 
-def _before(rows: Ints, at: Ints) -> Floats:
-    """How much of the intervals lies before each time."""
+def _covered_before(rows: Ints, at: Ints) -> Floats:
+    """How much of the intervals lies before each time, ns."""
     if not len(rows):
         return np.zeros(len(at))
     lengths = np.cumsum(rows[:, 1] - rows[:, 0])

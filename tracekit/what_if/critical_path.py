@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tracekit.what_if.replay import Replay
     from tracekit.what_if.schedule import Floats, Ints
 
+COLUMNS = ("rank", "class", "type", "name", "start_ns", "end_ns")
 LATENCY = "latency"
 """Class of what a path takes beside work: launches to arrive, streams to go on, calls to return."""
 
@@ -27,7 +28,11 @@ def critical_path(replay: Replay, scenario: Scenario | None = None) -> pl.DataFr
     """Parts of the path through the averaged steps, in order of time.
 
     Returns:
-        rank, class, type, name, `start_ns`, `end_ns` (as recorded, null for latency), `on_path_ns`.
+        `COLUMNS`, times as recorded, and `on_path_ns`, what it takes in the scenario. Latency has
+        no name and no times, and the rank of the work before it.
+
+    Raises:
+        InputError: operations wait for each other in a circle.
     """
     asked = scenario or Scenario(replay.own_ns)
     reached = replay.recorded_ns if scenario is None else replay.reached_ns([asked])[:, 0]
@@ -35,6 +40,20 @@ def critical_path(replay: Replay, scenario: Scenario | None = None) -> pl.DataFr
     if asked.cut is not None:
         edge_ns[asked.cut] = -np.inf
     edges, before_ns = _edges_back(replay, reached, edge_ns)
+    return (
+        _parts(replay, asked, edges)
+        .filter(pl.col("on_path_ns") != 0)
+        .sort("place", maintain_order=True)
+        .with_columns(
+            pl.col("type").fill_null(LATENCY), pl.col("rank").forward_fill().backward_fill()
+        )
+        .pipe(_clipped, before_ns)
+        .select(*COLUMNS, "on_path_ns")
+    )
+
+
+def _parts(replay: Replay, scenario: Scenario, edges: Ints) -> pl.DataFrame:
+    """What the edges of a path take, by their `place` on it: the host, other work, latency."""
     parts = [
         pl.DataFrame({"place": np.arange(len(edges)), "row": rows[edges]})
         for rows in (replay.host, replay.carries)
@@ -42,29 +61,26 @@ def critical_path(replay: Replay, scenario: Scenario | None = None) -> pl.DataFr
     lag = pl.DataFrame(
         {"place": np.arange(len(edges)), "on_path_ns": replay.lag_ns[edges], "class": LATENCY}
     )
-    own = pl.DataFrame({"on_path_ns": asked.own_ns}).with_row_index("row")
-    columns = ("rank", "class", "type", "name", "start_ns", "end_ns")
-    work = replay.work.select(columns).with_row_index("row").join(own, on="row")
+    work = (
+        replay.work.select(COLUMNS)
+        .with_columns(on_path_ns=pl.Series(scenario.own_ns))
+        .with_row_index("row")
+        .with_columns(pl.col("row").cast(pl.Int64))
+    )
     taken = (
         pl.concat(parts)
         .filter(pl.col("row") >= 0)
-        .join(work.with_columns(pl.col("row").cast(pl.Int64)), on="row", how="left")
+        .join(work, on="row", how="left", validate="m:1", maintain_order="left")
         .drop("row")
     )
-    return (
-        pl.concat([taken, lag], how="diagonal_relaxed")
-        .filter(pl.col("on_path_ns") != 0)
-        .sort("place", maintain_order=True)
-        .with_columns(
-            pl.col("type").fill_null(LATENCY), pl.col("rank").forward_fill().backward_fill()
-        )
-        .pipe(_clipped, before_ns)
-        .select(*columns, "on_path_ns")
-    )
+    return pl.concat([taken, lag], how="diagonal_relaxed")
 
 
 def slack_ns(replay: Replay) -> Floats:
-    """How much later each row of `work` could end without any averaged step ending later, ns."""
+    """How much later each row of `work` could end without any averaged step ending later, ns.
+
+    Infinite for work after the last step.
+    """
     reached = replay.recorded_ns
     edge_ns = replay.edge_ns(replay.own_ns)
     deadlines = np.full(replay.graph.n_nodes, np.inf)

@@ -8,7 +8,7 @@ one figure each for the whole device, so that the replay cannot copy what was re
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -16,15 +16,13 @@ import polars as pl
 from tracekit.derive.activity import activity
 from tracekit.derive.kernel_kinds import COMMUNICATION, POINT_TO_POINT
 from tracekit.derive.waits import waits_of
-from tracekit.what_if.host import Host, host
+from tracekit.what_if.host import Host, host, launch_starts, median_or_zero
 from tracekit.what_if.schedule import Ints
 from tracekit.what_if.streams import numbered
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from tracekit.store import Run
-    from tracekit.what_if.schedule import Floats
+    from tracekit.what_if.schedule import Bools, Floats
 
 SHORT_GAP_NS = 20_000
 """Between events of a stream that never ran dry; and the most a launch takes to arrive."""
@@ -33,11 +31,12 @@ SLACK_NS = 5_000
 NEAR_NS = 15_000
 """An event of another stream that ended this shortly before may be that cause."""
 SKEW_NS = 2_000
+"""What times of two events of a device may be off by."""
 MAX_AHEAD, MAX_BEHIND = 64, 256
 """How many launches a wait is looked for ahead and behind a call."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankTimeline:
     """What one rank's devices and host did, as a replay takes it; indices are rows of `events`.
 
@@ -74,29 +73,19 @@ def rank_timeline(
     events = _events(run, rank, until_ns)
     calls = host(run, rank, events)
     start, end = events["start_ns"].to_numpy(), events["end_ns"].to_numpy()
-    launch_start = events["launch_start_ns"].fill_null(-1).to_numpy()
-    launch_end = events["launch_end_ns"].fill_null(-1).to_numpy()
     streams = numbered(events)
     previous = np.arange(len(events), dtype=np.int64) - 1
     previous[np.flatnonzero(np.diff(streams, prepend=-1))] = -1
-    is_held = np.isin(events["correlation"].fill_null(-2).to_numpy(), calls.correlations)
-    is_own_copy = is_held & (events["class"] == "copy").to_numpy()
-    # A call that waits for its own copy releases it where it begins; one that waited for room in a
-    # full queue where it returns.
-    at = np.where(is_own_copy, launch_start, launch_end)
-    base = calls.before(np.where(is_held & ~is_own_copy, launch_end, launch_start))
-    is_known = launch_start >= 0
-    base[~is_known] = -1
-    at = np.where(is_known, at, start)
     free = np.where(previous >= 0, end[previous], np.iinfo(np.int64).min)
+    base, at, is_known = _launched(events, calls)
     queued_gap = (start - free)[(previous >= 0) & (at + SHORT_GAP_NS < free)]
-    gap = _median(queued_gap[(queued_gap >= 0) & (queued_gap < SHORT_GAP_NS)])
+    gap = median_or_zero(queued_gap[(queued_gap >= 0) & (queued_gap < SHORT_GAP_NS)])
     pairs, is_inferred = _stream_waits(run, rank, events, streams)
     if not has_stream_waits:
         pairs = np.empty((0, 2), np.int64)
     ready = _latest(pairs, end, free) + gap
     arrival = (start - at)[is_known & (ready < at) & (start - at < SHORT_GAP_NS)]
-    latency = _median(arrival)
+    latency = median_or_zero(arrival)
     at = np.where(is_known, at, at - round(latency))
     ready = np.maximum(ready, at + latency)
     if has_stream_waits:
@@ -116,6 +105,23 @@ def rank_timeline(
         latency_ns=latency,
         gap_ns=gap,
     )
+
+
+def _launched(events: pl.DataFrame, calls: Host) -> tuple[Ints, Ints, Bools]:
+    """What call each launch goes on from, when the host had launched it, and if that is known.
+
+    A call that waits for its own copy releases it where it begins; one that waited for room in a
+    full queue where it returns. What has no launch stays where it began.
+    """
+    launch_start = events["launch_start_ns"].fill_null(-1).to_numpy()
+    launch_end = events["launch_end_ns"].fill_null(-1).to_numpy()
+    is_held = np.isin(events["correlation"].fill_null(-2).to_numpy(), calls.correlations)
+    is_own_copy = is_held & (events["class"] == "copy").to_numpy()
+    at = np.where(is_own_copy, launch_start, launch_end)
+    base = calls.before(np.where(is_held & ~is_own_copy, launch_end, launch_start))
+    is_known = launch_start >= 0
+    base[~is_known] = -1
+    return base, np.where(is_known, at, events["start_ns"].to_numpy()), is_known
 
 
 def _events(run: Run, rank: int, until_ns: int | None) -> pl.DataFrame:
@@ -223,8 +229,7 @@ def _recorded_waits(
     run: Run, rank: int, rows: pl.DataFrame, launches: _Launches
 ) -> list[tuple[int, int]]:
     """Pairs from rows that name the waiting stream, the other, and the call that marked it."""
-    called = run.scan("launches", rank).select("correlation", "start_ns").drop_nulls().collect()
-    called_at = dict(called.iter_rows())
+    called_at = launch_starts(run, rank)
     pairs = []
     for row in rows.iter_rows(named=True):
         at_ns = called_at.get(row["correlation"], row["start_ns"])
@@ -285,7 +290,3 @@ def _latest(pairs: Ints, end: Ints, free: Ints) -> Floats:
     ready = free.astype(np.float64)
     np.maximum.at(ready, pairs[:, 0], end[pairs[:, 1]].astype(np.float64))
     return ready
-
-
-def _median(values: NDArray[Any]) -> float:
-    return float(np.median(values)) if len(values) else 0.0

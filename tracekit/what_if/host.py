@@ -7,6 +7,7 @@ follows the main thread and the other way round.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +29,17 @@ FULL_QUEUE = 900
 """Launches in the queue of a stream from which on a long call means that it is full."""
 LONG_CALL_NS = 50_000
 """A launch call as long as this, with a full queue, waits for room."""
-WHOLE_DEVICE = r"(?i)(?:Device|Ctx|Context)Synchronize"
+WHOLE_DEVICE = re.compile(r"(?i)(?:Device|Ctx|Context)Synchronize")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """Blocking calls of a rank by their end (ns): what they go on from and what they wait for.
 
-    `base` is the blocking call before, -1 the beginning. `waiting`, `awaited` pair calls with
-    device events. `return_ns` is how long a call takes to notice, `own_ns` how long one takes that
-    has nothing to wait for.
+    `base` is the blocking call before, -1 the beginning, which is at `origin_ns`. `waiting`,
+    `awaited` pair calls with device events. `return_ns` is how long a call takes to notice,
+    `own_ns` how long one takes that has nothing to wait for. `correlations` are -1 where none was
+    recorded.
     """
 
     starts: Ints
@@ -84,14 +86,13 @@ def host(run: Run, rank: int, events: pl.DataFrame) -> Host:
     streams = Streams(events)
     full = _full_queue(calls, streams)
     is_blocking = (calls["class"] == BLOCKING) | calls["correlation"].is_in(full.implode())
-    hidden = (hidden_waits(run, rank, calls, events), freeing_waits(calls, streams))
-    blocking = pl.concat([calls.filter(is_blocking), *hidden], how="diagonal_relaxed")
+    unseen = (hidden_waits(run, rank, calls, events), freeing_waits(calls, streams))
+    blocking = pl.concat([calls.filter(is_blocking), *unseen], how="diagonal_relaxed")
     blocking = blocking.sort("end_ns", "start_ns", maintain_order=True)
     starts, ends = blocking["start_ns"].to_numpy(), blocking["end_ns"].to_numpy()
     first = [int(each["start_ns"].to_numpy().min()) for each in (calls, events) if each.height]
     pairs, is_inferred = _awaited(run, rank, blocking, streams, set(full.to_list()))
-    waiting = np.array([call for call, _ in pairs], np.int64)
-    awaited = np.array([event for _, event in pairs], np.int64)
+    waiting, awaited = np.array(pairs, np.int64).reshape(-1, 2).T
     base = np.searchsorted(ends, starts, side="right") - 1
     base = np.minimum(base, np.arange(len(ends)) - 1)  # a call of no length would go on from itself
     last_ns = np.full(len(ends), np.iinfo(np.int64).min)  # of what each call waits for
@@ -106,10 +107,16 @@ def host(run: Run, rank: int, events: pl.DataFrame) -> Host:
         waiting=waiting,
         awaited=awaited,
         is_inferred=is_inferred,
-        return_ns=_median(np.maximum((ends - last_ns)[has_waited], 0)),
-        own_ns=_median((ends - starts)[~has_waited]),
+        return_ns=median_or_zero(np.maximum((ends - last_ns)[has_waited], 0)),
+        own_ns=median_or_zero((ends - starts)[~has_waited]),
         origin_ns=min(first, default=0),
     )
+
+
+def launch_starts(run: Run, rank: int) -> dict[int, int]:
+    """When the call with each correlation began, ns."""
+    calls = run.scan("launches", rank).select("correlation", "start_ns").drop_nulls().collect()
+    return dict(calls.iter_rows())
 
 
 def _full_queue(calls: pl.DataFrame, streams: Streams) -> pl.Series:
@@ -120,7 +127,7 @@ def _full_queue(calls: pl.DataFrame, streams: Streams) -> pl.Series:
         & (pl.col("end_ns") - pl.col("start_ns") >= LONG_CALL_NS)
     )
     found = []
-    event_of = {int(c): i for i, c in enumerate(streams.correlations.tolist())}
+    event_of = streams.event_of()
     for correlation, start_ns in long.select("correlation", "start_ns").drop_nulls().iter_rows():
         event = event_of.get(correlation)
         if event is None:
@@ -145,18 +152,8 @@ def _awaited(
     recorded = {
         row["correlation"]: row for row in rows.iter_rows(named=True) if "Wait" not in row["kind"]
     }
-    event_of = {int(c): i for i, c in enumerate(streams.correlations.tolist()) if c >= 0}
-    launched_at = (
-        dict(
-            run.scan("launches", rank)
-            .select("correlation", "start_ns")
-            .drop_nulls()
-            .collect()
-            .iter_rows()
-        )
-        if recorded
-        else {}
-    )
+    event_of = streams.event_of()
+    launched_at = launch_starts(run, rank) if recorded else {}
     n_streams = len(streams.places)
     pairs: list[tuple[int, int]] = []
     is_inferred = False
@@ -172,7 +169,7 @@ def _awaited(
             found = [event_of[correlation]]
         elif correlation in recorded:
             found = _named(recorded[correlation], start_ns, streams, launched_at)
-        elif pl.Series([row["name"]]).str.contains(WHOLE_DEVICE).item():
+        elif WHOLE_DEVICE.search(row["name"]):
             found = [streams.last_launched(stream, start_ns) for stream in range(n_streams)]
         else:
             is_inferred = True
@@ -195,5 +192,6 @@ def _named(
     return [streams.last_launched(stream, at_ns) for stream in numbers]
 
 
-def _median(values: NDArray[Any]) -> float:
+def median_or_zero(values: NDArray[Any]) -> float:
+    """The median, 0 of nothing: what was never seen takes no time."""
     return float(np.median(values)) if len(values) else 0.0

@@ -82,8 +82,8 @@ def even_over_ranks(changes: Changes, which: pl.Expr) -> Changes:
     mean_ns = pl.col("own_ns").mean()
     is_alike = pl.col("own_ns").len().over(_SLOT) == n_ranks
     sums = pl.col("own_ns").sum().over("rank", "step", "type")
-    of_rank = pl.struct("rank").is_first_distinct().over("rank", "step", "type")
-    mean_sum = sums.filter(of_rank).mean().over("stage", "step", "type")
+    is_first = pl.col("rank").is_first_distinct().over("rank", "step", "type")
+    mean_sum = sums.filter(is_first).mean().over("stage", "step", "type")  # each rank counts once
     even = events.with_columns(
         even_ns=pl.when(is_alike)
         .then(mean_ns.over(_SLOT))
@@ -149,7 +149,12 @@ def host_like_peers(changes: Changes, run: Run, ranks: Collection[int]) -> Chang
 
 
 class _HostLine:
-    """The host of one rank as a line of calls, and the time between one and the next."""
+    """The host of one rank as a line of calls, and the time between one and the next.
+
+    `knots` (ns) are where its work begins or ends, at returns of blocking calls and at launches;
+    `kinds` says of each whether one returns and whether one begins there; `lengths` (ns) is the
+    host's time before it.
+    """
 
     def __init__(self, replay: Replay, run: Run, rank: int) -> None:
         work = replay.work.with_row_index("row")
@@ -161,12 +166,12 @@ class _HostLine:
         begins = np.isin(
             self.knots, replay.calls.filter(pl.col("rank") == rank)["start_ns"].to_numpy()
         )
-        self.kinds = returns * 1 + begins * 2
+        self.kinds = np.stack((returns, begins))
         starts = marks(run, rank)["start_ns"].to_numpy()
         self.step: Ints = np.searchsorted(starts, self.knots, side="right")
         self.lengths: Floats = np.diff(self.knots, prepend=self.knots[:1]).astype(np.float64)
         # what a blocking call takes is no time of the host
-        self.lengths[returns & (self.knots != (self.knots[:1] if len(self.knots) else 0))] = 0.0
+        self.lengths[returns] = 0.0
 
     def of_step(self, step: int) -> Ints:
         """Places of the calls of a step."""
@@ -181,7 +186,7 @@ class _HostLine:
             alike = [
                 peer.lengths[at]
                 for peer, at in places
-                if len(at) == len(own) and (peer.kinds[at] == self.kinds[own]).all()
+                if len(at) == len(own) and (peer.kinds[:, at] == self.kinds[:, own]).all()
             ]
             if alike:
                 lengths[own] = np.minimum(lengths[own], np.median(np.stack(alike), axis=0))

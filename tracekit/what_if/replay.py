@@ -72,13 +72,22 @@ class Replay:
         """T_real: the mean measured step."""
         return float(self.steps["dur_ns"].cast(float).to_numpy().mean())
 
+    @cached_property
+    def n_steps(self) -> int:
+        """How many steps are averaged; ranks share their numbers."""
+        return max(1, self.steps["step"].n_unique())
+
     @property
     def error(self) -> float:
-        """|T - T_real| / T_real."""
+        """|T - T_real| / T_real, a share."""
         return abs(self.step_ns - self.measured_ns) / self.measured_ns
 
     def mean_step_ns(self, scenarios: Sequence[Scenario]) -> Floats:
-        """Mean step of each scenario, ns."""
+        """Mean step of each scenario, ns, in their order.
+
+        Raises:
+            InputError: operations wait for each other in a circle.
+        """
         n = max(1, MAX_CELLS // max(self.graph.n_nodes, len(self.carries)))
         chunks = [scenarios[start : start + n] for start in range(0, len(scenarios), n)]
         means: list[Floats] = [self.step_times_ns(chunk).mean(axis=0) for chunk in chunks]
@@ -119,7 +128,7 @@ class Replay:
         return taken
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """What everything takes (ns, a row of `work` each), and edges that no longer hold."""
 

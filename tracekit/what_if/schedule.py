@@ -23,11 +23,9 @@ Bools = NDArray[np.bool_]
 
 Weights = Callable[[Ints], Floats]
 """Edges → their weights, one row an edge, one column a scenario."""
-
-
-WIDE = 64
+WIDE_LEVEL = 64
 """Nodes of a level, in the mean, from which on numpy is faster than Python."""
-MANY = 64
+N_TRIED_LEVELS = 64
 """Levels after which it is known how wide a graph is."""
 
 
@@ -86,7 +84,7 @@ class Graph:
         return _depths(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
     """Edges into nodes of one depth, sorted by target; `first` is where each target's begin."""
 
@@ -117,8 +115,14 @@ def latest(graph: Graph, weights: Floats, deadlines: Floats) -> Floats:
 
     Args:
         graph: the graph.
-        weights: of each edge.
+        weights: of each edge, in one unit with the deadlines.
         deadlines: of each node, infinite where it has none.
+
+    Returns:
+        The times, one a node; infinite where no deadline lies behind.
+
+    Raises:
+        InputError: operations wait for each other in a circle.
     """
     found = deadlines.copy()
     for level in reversed(graph.levels):
@@ -142,7 +146,7 @@ def _depths(graph: Graph) -> Ints:
     ready = np.flatnonzero(n_open == 0)
     last_place = np.empty(graph.n_nodes, np.int64)
     level, n_done = 0, 0
-    while len(ready) and (level < MANY or n_done >= WIDE * level):
+    while len(ready) and (level < N_TRIED_LEVELS or n_done >= WIDE_LEVEL * level):
         depth[ready] = level
         n_done += len(ready)
         counts = first[ready + 1] - first[ready]
@@ -160,6 +164,15 @@ def _depths(graph: Graph) -> Ints:
 def _depths_by_node(
     ready: list[int], level: int, depth: Ints, n_open: list[int], onward: tuple[Ints, Ints]
 ) -> Ints:
+    """Go on from the nodes of a level, one by one; `depth` is filled in place.
+
+    Args:
+        ready: nodes of the level.
+        level: its depth.
+        depth: of each node; -1 where it is not known yet.
+        n_open: edges into each node whose sources are not done.
+        onward: where the edges out of each node begin, and the targets of all.
+    """
     first, targets = (each.tolist() for each in onward)
     while ready:
         depth[ready] = level

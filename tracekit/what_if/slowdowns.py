@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
-from tracekit.replays import Slowdowns
+from tracekit.replays import Slowdowns, n_slowest
 from tracekit.what_if.replay import Scenario
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from tracekit.what_if.replay import Replay
 
-SLOWEST_SHARE = 0.03
-"""Of the workers, those whose share of the slowdown is asked for (arXiv 2505.05713, Eq. 5)."""
 LEAST_SLOWDOWN_SHARE = 0.01
 """Below it the shares divide by noise, and are not defined."""
 MESSAGE_NAMES = {
@@ -33,8 +29,8 @@ def slowdowns(replay: Replay) -> Slowdowns:
     work = replay.work
     labels = (work["type"].replace(MESSAGE_NAMES), work["dp"], work["stage"])
     names = [label.unique().sort().to_list() for label in labels]
-    everything = work["dp"].is_not_null() | work["dp"].is_null()
-    kept = [everything, ~everything]
+    everything = pl.repeat(value=True, n=work.height, eager=True)
+    kept = [everything, ~everything]  # T and T_ideal
     kept += [label == name for label, own in zip(labels, names, strict=True) for name in own]
     step_ns = replay.mean_step_ns([_kept(replay, rows) for rows in kept])
     real_ns, ideal_ns = step_ns[:2]
@@ -77,8 +73,7 @@ def _slowest(
 ) -> list[int]:
     """Ranks of the workers that slow the job most; of equal ones the lower rank."""
     ranked = sorted(workers, key=lambda worker: (-by_worker[worker[1:]], worker[0]))
-    n = math.ceil(SLOWEST_SHARE * len(workers) - 1e-9)
-    return [rank for rank, _, _ in ranked[:n]]
+    return [rank for rank, _, _ in ranked[: n_slowest(len(workers))]]
 
 
 def _texts(named: dict[Any, float]) -> dict[str, float]:

@@ -32,6 +32,10 @@ class Streams:
         self.ended = [self.ends[place] for place in self.places]
         self.names = events["stream"].to_numpy()
 
+    def event_of(self) -> dict[int, int]:
+        """The row of the event that each correlation launched; of several the last one."""
+        return {c: i for i, c in enumerate(self.correlations.tolist()) if c >= 0}
+
     def last_launched(self, stream: int, at_ns: int) -> int:
         """The last event of a stream launched before a time, -1 if none was."""
         n = int(np.searchsorted(self.launched[stream], at_ns, side="left"))

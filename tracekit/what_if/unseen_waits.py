@@ -35,27 +35,45 @@ def hidden_waits(run: Run, rank: int, calls: pl.DataFrame, events: pl.DataFrame)
     Returns:
         start_ns, end_ns, name, `awaited`: the row of the event.
     """
-    nothing = calls.clear().with_columns(awaited=pl.lit(None, dtype=pl.Int64))
     reached = calls["end_ns"].cum_max().shift(1)
-    gaps = calls.select(begins=reached, ends="start_ns").drop_nulls()
-    gaps = gaps.filter(pl.col("ends") - pl.col("begins") >= HIDDEN_NS)
+    idle = calls.select(begins=reached, ends="start_ns").drop_nulls()
+    idle = idle.filter(pl.col("ends") - pl.col("begins") >= HIDDEN_NS)
+    found = _covered_by_collectives(idle, events)
+    if not found.is_empty():  # seldom, so that operators need not be read
+        found = found.filter(_operator_ns(run, rank, found) >= _share_of_stretch())
+    return found.select(
+        start_ns="begins",
+        end_ns="end_ns",
+        name=pl.lit("a wait that no call shows"),
+        awaited=pl.col("awaited").cast(pl.Int64),
+    )
+
+
+def _share_of_stretch() -> pl.Expr:
+    return HIDDEN_SHARE * (pl.col("ends") - pl.col("begins"))
+
+
+def _covered_by_collectives(idle: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Stretches (`begins`, `ends`) with the collective that waited in most of each, by `begins`."""
     met = events.with_row_index("awaited").filter(
         (pl.col("class") == COMMUNICATION) & (pl.col("waited_ns") > 0)
     )
-    if gaps.is_empty() or met.is_empty():
-        return nothing
-    pairs = gaps.join(met, how="cross").filter(
-        (pl.col("launch_start_ns") < pl.col("begins"))
-        & (pl.col("end_ns") > pl.col("begins"))
-        & (pl.col("end_ns") <= pl.col("ends"))
-        & (
-            pl.col("end_ns") - pl.max_horizontal("start_ns", "begins")
-            >= HIDDEN_SHARE * (pl.col("ends") - pl.col("begins"))
+    return (
+        idle.join(met, how="cross")
+        .filter(
+            (pl.col("launch_start_ns") < pl.col("begins"))
+            & (pl.col("end_ns") > pl.col("begins"))
+            & (pl.col("end_ns") <= pl.col("ends"))
+            & (pl.col("end_ns") - pl.max_horizontal("start_ns", "begins") >= _share_of_stretch())
         )
+        .sort("end_ns")
+        .unique("begins", keep="last")
+        .sort("begins")
     )
-    found = pairs.sort("end_ns").unique("begins", keep="last").sort("begins")
-    if found.is_empty():
-        return nothing
+
+
+def _operator_ns(run: Run, rank: int, stretches: pl.DataFrame) -> pl.Series:
+    """How much of each stretch operators cover, ns."""
     operators = (
         run.scan("cpu_ops", rank)
         .filter(pl.col("name").str.starts_with("aten::"))
@@ -63,15 +81,8 @@ def hidden_waits(run: Run, rank: int, calls: pl.DataFrame, events: pl.DataFrame)
         .collect()
         .with_columns(key=pl.lit(0))
     )
-    spans = found.select(start_ns="begins", end_ns="ends").with_columns(key=pl.lit(0))
-    inside = covered_ns(spans, operators, "key")
-    lengths = found["ends"] - found["begins"]
-    return found.filter(inside >= HIDDEN_SHARE * lengths).select(
-        start_ns="begins",
-        end_ns="end_ns",
-        name=pl.lit("a wait that no call shows"),
-        awaited=pl.col("awaited").cast(pl.Int64),
-    )
+    spans = stretches.select(start_ns="begins", end_ns="ends").with_columns(key=pl.lit(0))
+    return covered_ns(spans, operators, "key")
 
 
 def freeing_waits(calls: pl.DataFrame, streams: Streams) -> pl.DataFrame:

@@ -18,36 +18,24 @@ def with_usual(work: pl.DataFrame, windows: pl.DataFrame, places: pl.DataFrame) 
     """Add `dp`, `stage`, `type`, `step` and `usual_ns` to the work of a job.
 
     Args:
-        work: rank, device, class, kind, operation, bytes_in, start_ns, end_ns, own_ns.
+        work: rank, device, class, kind, operation, bytes_in, group_size, instance, start_ns,
+            end_ns, own_ns.
         windows: all windows of steps: rank, device, step, start_ns, dur_ns.
         places: rank, pipeline, stage.
+
+    Returns:
+        The rows of `work` in their order. `step` is null outside of steps; communication that is
+        part of no known collective (`instance` is null) is as usual as it is.
     """
-    placed = (
-        _in_steps(work, windows)
-        .join(
-            places.select("rank", "stage", dp=pl.col("pipeline").rank("dense").cast(pl.Int64) - 1),
-            on="rank",
-            how="left",
-            maintain_order="left",
-        )
-        .with_columns(
-            type=pl.when(pl.col("class") == "communication")
-            .then(pl.coalesce("operation", "kind"))
-            .otherwise(pl.coalesce("kind", "class"))
-        )
-    )
-    by_kind = _factor(placed.filter(pl.col("class").is_in(["compute", "copy"])), ("type",))
+    placed = _placed(_in_steps(work, windows), places)
+    by_kind = _kind_factor(placed.filter(pl.col("class").is_in(["compute", "copy"])))
     by_rank = _host_factor(placed.filter(pl.col("class") == HOST))
+    kind = ["rank", "step", "type"]
     transfer_ns = pl.col("own_ns").median().over("operation", "bytes_in", "group_size")
     return (
-        placed.join(
-            by_kind,
-            on=["rank", "step", "type"],
-            how="left",
-            maintain_order="left",
-            nulls_equal=True,
-        )
-        .join(by_rank, on="rank", how="left", maintain_order="left")
+        # "step" is null outside of steps: those rows have no factor
+        placed.join(by_kind, on=kind, how="left", maintain_order="left", validate="m:1")
+        .join(by_rank, on="rank", how="left", maintain_order="left", validate="m:1")
         .with_columns(
             usual_ns=pl.when(pl.col("class") == "communication")
             .then(pl.when(pl.col("instance").is_null()).then("own_ns").otherwise(transfer_ns))
@@ -56,6 +44,21 @@ def with_usual(work: pl.DataFrame, windows: pl.DataFrame, places: pl.DataFrame) 
             .otherwise(pl.col("own_ns") * pl.col("factor").fill_null(1.0))
         )
         .drop("factor", "host_factor")
+    )
+
+
+def _placed(work: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
+    """Add `dp`, `stage` and `type`; rows keep their order."""
+    return work.join(
+        places.select("rank", "stage", dp=pl.col("pipeline").rank("dense").cast(pl.Int64) - 1),
+        on="rank",
+        how="left",
+        maintain_order="left",
+        validate="m:1",
+    ).with_columns(
+        type=pl.when(pl.col("class") == "communication")
+        .then(pl.coalesce("operation", "kind"))
+        .otherwise(pl.coalesce("kind", "class"))
     )
 
 
@@ -82,12 +85,12 @@ def _in_steps(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _factor(rows: pl.DataFrame, kinds: tuple[str, ...]) -> pl.DataFrame:
-    """`factor` by rank, step and kind: mean total of the kind over ranks and steps / own total."""
-    totals = rows.drop_nulls("step").group_by("rank", "step", *kinds).agg(pl.col("own_ns").sum())
-    mean_ns = pl.col("own_ns").mean().over(*kinds)
+def _kind_factor(rows: pl.DataFrame) -> pl.DataFrame:
+    """`factor` by rank, step and type: mean total of the type over ranks and steps / own total."""
+    totals = rows.drop_nulls("step").group_by("rank", "step", "type").agg(pl.col("own_ns").sum())
+    mean_ns = pl.col("own_ns").mean().over("type")
     factor = pl.when(pl.col("own_ns") > 0).then(mean_ns / pl.col("own_ns"))
-    return totals.select("rank", "step", *kinds, factor=factor)
+    return totals.select("rank", "step", "type", factor=factor)
 
 
 def _host_factor(rows: pl.DataFrame) -> pl.DataFrame:
