@@ -97,6 +97,8 @@ def host(run: Run, rank: int, events: pl.DataFrame) -> Host:
     last_ns = np.full(len(ends), np.iinfo(np.int64).min)  # of what each call waits for
     np.maximum.at(last_ns, waiting, streams.ends[awaited])
     has_waited = last_ns > starts
+    # one that waited for room says nothing of what a call takes that does not wait
+    is_full = blocking["correlation"].is_in(full.implode()).fill_null(value=False).to_numpy()
     return Host(
         starts=starts,
         ends=ends,
@@ -107,7 +109,7 @@ def host(run: Run, rank: int, events: pl.DataFrame) -> Host:
         awaited=awaited,
         is_inferred=is_inferred,
         return_ns=_median(np.maximum((ends - last_ns)[has_waited], 0)),
-        own_ns=_median((ends - starts)[~has_waited]),
+        own_ns=_median((ends - starts)[~has_waited & ~is_full]),
         origin_ns=min(first, default=0),
     )
 
@@ -168,6 +170,9 @@ def _awaited(
         elif correlation in full:
             stream = int(streams.number[event_of[correlation]])
             found = [streams.last_ended(stream, start_ns, end_ns)]
+            if found[0] < 0 or streams.ends[found[0]] <= start_ns:
+                # a wait for another stream took the room
+                found = [streams.last_of_all(start_ns, end_ns + SKEW_NS)]
         elif row["role"] == "copy" and correlation in event_of:
             found = [event_of[correlation]]
         elif correlation in recorded:
