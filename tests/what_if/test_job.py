@@ -11,6 +11,7 @@ from tracekit.what_if.efficiency_tree import efficiency_tree
 from tracekit.what_if.job import job, made
 from tracekit.what_if.peers import device_like_peers, host_like_peers
 from tracekit.what_if.questions import removed, scaled
+from tracekit.what_if.slowdowns import slowdowns
 
 STEP = 1000
 
@@ -221,3 +222,12 @@ def test_of_a_long_trace_the_first_steps_are_replayed(make_run, runs, monkeypatc
     assert replay.steps["step"].to_list() == [1, 2]
     assert replay.work.filter(pl.col("class") == "compute").height <= 8
     assert step_us(replay) == pytest.approx(1000, abs=3)
+
+
+def test_steps_that_are_cut_off_say_nothing_of_the_usual_time(make_run, runs):
+    def longer_at_first(trace, _rank, at):
+        trace.kernel(at + 10, 900 if at == 0 else 300, "gemm", launched=(at + 4, 4))
+        trace.call(at + 12, 899 if at == 0 else 299, "cudaStreamSynchronize", role="sync")
+
+    replay = job(make_run(stepped(runs, longer_at_first)))
+    assert slowdowns(replay).slowdown == pytest.approx(1)

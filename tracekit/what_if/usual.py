@@ -19,7 +19,7 @@ def with_usual(work: pl.DataFrame, windows: pl.DataFrame, places: pl.DataFrame) 
 
     Args:
         work: rank, device, class, kind, operation, bytes_in, start_ns, end_ns, own_ns.
-        windows: all windows of steps: rank, device, step, start_ns, dur_ns.
+        windows: all windows of steps: rank, device, step, start_ns, dur_ns, is_averaged.
         places: rank, pipeline, stage.
     """
     placed = (
@@ -36,7 +36,8 @@ def with_usual(work: pl.DataFrame, windows: pl.DataFrame, places: pl.DataFrame) 
             .otherwise(pl.coalesce("kind", "class"))
         )
     )
-    by_kind = _factor(placed.filter(pl.col("class").is_in(["compute", "copy"])), ("type",))
+    averaged = windows.filter("is_averaged").select("rank", "step", is_averaged=True).unique()
+    by_kind = _factors(placed.filter(pl.col("class").is_in(["compute", "copy"])), averaged)
     by_rank = _host_factor(placed.filter(pl.col("class") == HOST))
     transfer_ns = pl.col("own_ns").median().over("operation", "bytes_in", "group_size")
     return (
@@ -82,12 +83,23 @@ def _in_steps(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _factor(rows: pl.DataFrame, kinds: tuple[str, ...]) -> pl.DataFrame:
-    """`factor` by rank, step and kind: mean total of the kind over ranks and steps / own total."""
-    totals = rows.drop_nulls("step").group_by("rank", "step", *kinds).agg(pl.col("own_ns").sum())
-    mean_ns = pl.col("own_ns").mean().over(*kinds)
-    factor = pl.when(pl.col("own_ns") > 0).then(mean_ns / pl.col("own_ns"))
-    return totals.select("rank", "step", *kinds, factor=factor)
+def _factors(rows: pl.DataFrame, averaged: pl.DataFrame) -> pl.DataFrame:
+    """`factor` by rank, step and type: mean total of the type over ranks and averaged steps / own.
+
+    Steps that are not averaged may be cut off: they say nothing of the mean, and work of theirs
+    gets the factor of its rank.
+    """
+    totals = (
+        rows.drop_nulls("step")
+        .group_by("rank", "step", "type")
+        .agg(pl.col("own_ns").sum())
+        .join(averaged, on=["rank", "step"], how="left")
+        .with_columns(pl.when("is_averaged").then("own_ns").alias("whole_ns"))
+    )
+    mean_ns = pl.col("whole_ns").mean().over("type")
+    of_rank_ns = pl.col("whole_ns").mean().over("rank", "type")
+    own_ns = pl.coalesce("whole_ns", of_rank_ns)
+    return totals.select("rank", "step", "type", factor=pl.when(own_ns > 0).then(mean_ns / own_ns))
 
 
 def _host_factor(rows: pl.DataFrame) -> pl.DataFrame:
