@@ -70,7 +70,7 @@ def test_a_person_reads_the_step_its_error_and_the_path(slow_device, tracekit):
         (("--scale", "kernel:gemm=-1"), "must be WORK=FACTOR"),
         (("--scale", "kernel:gemm=nan"), "must be WORK=FACTOR"),
         (("--scale", "kernel:conv=2"), "no such work here"),
-        (("--scale", "kernel@99=2"), "no such work here"),
+        (("--scale", "kernel@99=2"), "no work of rank '99' here"),
         (("--remove", "straggler:99"), "no rank '99' here"),
         (("--remove", "luck"), "not known"),
         (("--remove", "checkpoint"), "no such host work was recorded"),

@@ -7,7 +7,6 @@ type of operation alone (forward-compute); `@RANK` behind it limits it to one ra
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING
 
@@ -38,6 +37,8 @@ SCALE_HINT = (
     "Like --scale kernel:gemm=0.5, --scale transfer=2, --scale host@3=0 or, of pipeline "
     "operations, --scale forward-compute=0.5."
 )
+MAX_FACTOR = 1e6
+"""Larger factors leave nothing of the rest of a step to see, and far larger ones no number."""
 REMOVABLE = ("straggler:RANK", "sync", "transfer[:TYPE]", *CLASSES)
 REMOVE_HINT = f"--remove takes {', '.join(REMOVABLE)}."
 
@@ -51,7 +52,10 @@ def scaled(changes: Changes, question: str) -> Changes:
     match = re.fullmatch(r"(?P<work>[^=]+)=(?P<factor>[^=]+)", question.strip())
     factor = _number(match["factor"]) if match else None
     if match is None or factor is None:
-        raise UsageError(f"--scale {question}: must be WORK=FACTOR", hint=SCALE_HINT)
+        raise UsageError(
+            f"--scale {question}: must be WORK=FACTOR, FACTOR a number from 0 to {MAX_FACTOR:,.0f}",
+            hint=SCALE_HINT,
+        )
     return changes.scaled(_work(changes, match["work"], f"--scale {question}"), factor)
 
 
@@ -85,14 +89,15 @@ def removed(changes: Changes, question: str, run: Run) -> Changes:
 
 def _work(changes: Changes, text: str, asked: str) -> pl.Expr:
     """Which work a text stands for."""
-    name, _, rank = text.strip().partition("@")
-    word, _, kind = name.partition(":")
+    name, at, rank = (part.strip() for part in text.partition("@"))
+    word, colon, kind = name.partition(":")
     is_class = word in WORDS
     which = pl.col("class") == WORDS[word] if is_class else pl.col("type") == name
-    if kind and is_class:
+    if colon and is_class:  # an empty type is none, not all
         which &= pl.col("type") == kind
-    if rank:
-        which &= pl.col("rank") == (int(rank) if rank.isascii() and rank.isdigit() else -1)
+    if at:
+        _check_rank(changes, rank, asked)
+        which &= pl.col("rank") == int(rank)
     if not chosen(changes.replay.work, which).any():
         work = changes.replay.work
         known = work.select("class", "type").unique().sort("class", "type").rows()
@@ -101,16 +106,26 @@ def _work(changes: Changes, text: str, asked: str) -> pl.Expr:
     return which
 
 
+def _check_rank(changes: Changes, text: str, asked: str) -> None:
+    """Refuse what is no number of a rank that has work here."""
+    known = changes.replay.work["rank"].drop_nulls().unique().sort().to_list()
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) not in known:
+        listed = ", ".join(map(str, known[:16])) + (", …" if len(known) > 16 else "")
+        raise UsageError(f"{asked}: no work of rank {text!r} here", hint=f"Ranks here: {listed}")
+
+
 def _word(name: str) -> str:
     return next(word for word, meant in WORDS.items() if meant == name)
 
 
 def _number(text: str) -> float | None:
+    if not re.fullmatch(r"[0-9.eE+-]+", text := text.strip()):  # float() takes 1_0 and nan too
+        return None
     try:
         number = float(text)
     except ValueError:
         return None
-    return number if math.isfinite(number) and number >= 0 else None
+    return number if 0 <= number <= MAX_FACTOR else None
 
 
 def intervals_of(run: Run, rank: int, *names: str) -> Ints:
