@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _DOWNLOADED = "an HTML page, not a trace: was a login or error page downloaded?"
+_PARQUET = (
+    "a Parquet file that is damaged or holds no pipeline operations (dp_rank, stage, step, optype, "
+    "start_ts, duration)"
+)
 _PICKLE = "a pickle (flight recorder dump or memory snapshot)"
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself: run 'git lfs pull'"),
     (b"<!doctype html", _DOWNLOADED),
     (b"<html", _DOWNLOADED),
     (b"sqlite format 3", "an SQLite database (Nsight Systems or rocpd export)"),
-    (b"par1", "a Parquet file"),
+    (b"par1", _PARQUET),
     (b"\x80\x02", _PICKLE),
     (b"\x80\x03", _PICKLE),
     (b"\x80\x04", _PICKLE),
