@@ -78,7 +78,21 @@ def _sentences(slowdowns: Slowdowns, replay: Replayed) -> list[str]:
         first += f" The replay misses the step by more than {limit}: claim nothing from it."
     if replay.is_inferred:
         first += " Waits between streams were not recorded and are inferred from the times."
-    second = (
+    if slowdowns.slowdown < 1:
+        longer = text(1 / slowdowns.slowdown - 1, Unit.SHARE)
+        second = (
+            f"Stragglers do not slow the step: with all work alike it would take {longer} more."
+        )
+        return [first, second]
+    return [first, straggling(slowdowns)]
+
+
+def straggling(slowdowns: Slowdowns) -> str:
+    """What stragglers cost, in words."""
+    if slowdowns.slowdown < 1:
+        longer = text(1 / slowdowns.slowdown - 1, Unit.SHARE)
+        return f"Stragglers do not slow the step: with all work alike it would take {longer} more."
+    cost = (
         f"Stragglers slow the step by {text(slowdowns.slowdown, Unit.RATIO)}: "
         f"{text(slowdowns.waste, Unit.SHARE)} of the GPU time."
     )
@@ -91,7 +105,7 @@ def _sentences(slowdowns: Slowdowns, replay: Replayed) -> list[str]:
         )
         if share is not None
     ]
-    return [first, f"{second} {'; '.join(shares).capitalize()}." if shares else second]
+    return f"{cost} {'; '.join(shares).capitalize()}." if shares else cost
 
 
 def _gain(gained_ns: float, step_ns: float) -> str:
