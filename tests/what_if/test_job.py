@@ -231,3 +231,16 @@ def test_steps_that_are_cut_off_say_nothing_of_the_usual_time(make_run, runs):
 
     replay = job(make_run(stepped(runs, longer_at_first)))
     assert slowdowns(replay).slowdown == pytest.approx(1)
+
+
+def test_calls_that_wait_for_events_left_out_take_no_time_of_their_own(make_run, runs, monkeypatch):
+    def waited_for_twice(trace, _rank, at):
+        trace.kernel(at + 10, 100, "gemm", launched=(at + 4, 4))
+        trace.call(at + 12, 100, "cudaStreamSynchronize", role="sync")
+        trace.kernel(at + 120, 800, "softmax", launched=(at + 114, 4))
+        trace.call(at + 122, 800, "cudaStreamSynchronize", role="sync")
+
+    monkeypatch.setattr("tracekit.what_if.job.MAX_PER_RANK", 6)
+    replay = job(make_run(stepped(runs, waited_for_twice, n_steps=12)))
+    assert replay.steps["step"].n_unique() == 2
+    assert replay.error < 0.01

@@ -72,7 +72,7 @@ def rank_timeline(
     Without stream waits only to show what they explain.
     """
     events = _events(run, rank, until_ns)
-    calls = host(run, rank, events)
+    calls = host(run, rank, events, until_ns)
     start, end = events["start_ns"].to_numpy(), events["end_ns"].to_numpy()
     launch_start = events["launch_start_ns"].fill_null(-1).to_numpy()
     launch_end = events["launch_end_ns"].fill_null(-1).to_numpy()

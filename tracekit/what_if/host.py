@@ -72,12 +72,16 @@ class Host:
         return self.since(self.base), self.starts
 
 
-def host(run: Run, rank: int, events: pl.DataFrame) -> Host:
-    """The blocking calls of a rank, tied to its device events (by device, stream and start)."""
+def host(run: Run, rank: int, events: pl.DataFrame, until_ns: int | None = None) -> Host:
+    """The blocking calls of a rank, tied to its device events (by device, stream and start).
+
+    Calls that begin after `until_ns` are left out: what they wait for is not among the events.
+    """
     launching = events["launch_thread"].drop_nulls().unique()
     calls = (
         classed_calls(run, rank)
         .filter(pl.col("thread").is_in(launching.implode()))
+        .filter(pl.lit(value=True) if until_ns is None else pl.col("start_ns") <= until_ns)
         .sort("end_ns", "start_ns")
         .collect()
     )
