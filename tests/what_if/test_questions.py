@@ -63,6 +63,18 @@ def test_what_is_asked_twice_is_changed_once(run):
     assert len(once.replay.answers) == 3
 
 
+def test_a_straggler_needs_others_that_ran_the_same_steps(make_run, runs):
+    traces = {rank: runs.Trace() for rank in range(2)}
+    for rank, trace in traces.items():
+        for number in range(4):
+            trace.step(number + 100 * rank, STEP * number, STEP)
+            trace.kernel(STEP * number + 10, 800, "gemm", launched=(STEP * number + 4, 4))
+    with pytest.raises(UsageError, match="no step in common"):
+        asked(make_run(traces), [], ["straggler:1"])
+    with pytest.raises(UsageError, match="no other rank"):
+        asked(make_run({0: traces[0]}), [], ["straggler:0"])
+
+
 def operations(n_steps=3, **changed):
     """One worker that computes forward and backward in each step."""
     rows = pl.DataFrame(

@@ -18,6 +18,7 @@ from tracekit.derive.host_kinds import CLASSES
 from tracekit.derive.intervals import union
 from tracekit.errors import UsageError
 from tracekit.what_if.changes import chosen
+from tracekit.what_if.peers import like_peers
 
 if TYPE_CHECKING:
     from tracekit.store import Run
@@ -71,7 +72,11 @@ def removed(changes: Changes, question: str, run: Run) -> Changes:
             raise UsageError(
                 f"--remove {question}: no rank {which!r} here", hint="Like --remove straggler:3"
             )
-        return changes.usual(pl.col("rank") == int(which))
+        if run.n_rows("ops"):
+            return changes.usual(pl.col("rank") == int(which))
+        _check_peers(changes, int(which), f"--remove {question}")
+        # the mean that is usual has the straggler in it: of two ranks half of what it costs
+        return like_peers(changes, run, [int(which)])
     if what == "sync":
         named = pl.col("name").str.contains(which, literal=True) if which else pl.lit(value=True)
         if not chosen(changes.replay.calls, named).any():
@@ -104,6 +109,24 @@ def _work(changes: Changes, text: str, asked: str) -> pl.Expr:
         listed = ", ".join(dict.fromkeys(f"{_word(c)}:{t}" for c, t in known if t != c))
         raise UsageError(f"{asked}: no such work here", hint=f"Here are: {listed}, host")
     return which
+
+
+def _check_peers(changes: Changes, rank: int, asked: str) -> None:
+    """Refuse a rank that no other can be compared with, step by step."""
+    placed = changes.replay.work.select("rank", "step").drop_nulls().unique()
+    own, others = (
+        placed.filter(test)["step"].unique()
+        for test in (pl.col("rank") == rank, pl.col("rank") != rank)
+    )
+    if not len(others):
+        raise UsageError(
+            f"{asked}: no other rank to compare it with", hint="Add its peers' traces."
+        )
+    if not set(own) & set(others):
+        raise UsageError(
+            f"{asked}: rank {rank} has no step in common with the others",
+            hint="Record the same steps, with the same numbers (ProfilerStep#N), on all ranks.",
+        )
 
 
 def _check_rank(changes: Changes, text: str, asked: str) -> None:
