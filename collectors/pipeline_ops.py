@@ -28,6 +28,8 @@ NEEDED = ("dp_rank", "stage", "step", "optype", "start_ts", "duration")
 ALSO = ("rank", "seq_id", "mc", "gmc", "mb_id")
 """What the layout holds besides. Rank and sequence are counted where a file leaves them out."""
 SECOND_NS = 1e9
+LONGEST_S = 4e9
+"""A start or a duration beyond it is no time; twice of it still fits into 64 bits of ns."""
 
 
 def sniff(path: Path) -> bool:
@@ -120,9 +122,16 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
 def _read(path: Path) -> pl.LazyFrame:
     """Rows of the file, with every column of the layout."""
     try:
-        have = pl.scan_parquet(path).collect_schema().names()
+        schema = pl.scan_parquet(path).collect_schema()
     except pl.exceptions.PolarsError as error:
         raise InputError(f"{path}: a damaged Parquet file: {error}") from error
+    have = schema.names()
+    for name in (*NEEDED, *ALSO):
+        if name != "optype" and name in have and not _is_number(schema[name]):
+            raise InputError(
+                f"{path}: column {name}: must be numbers, is {schema[name]}",
+                hint="Times are in seconds; ranks, stages, steps and sequences are whole numbers.",
+            )
     rows = pl.scan_parquet(path).with_columns(pl.col("optype").cast(pl.String))
     absent = [name for name in ALSO if name not in have]
     n_stages = pl.col("stage").cast(pl.Int64).max() + 1
@@ -135,6 +144,10 @@ def _read(path: Path) -> pl.LazyFrame:
     return rows.with_columns(pl.col("rank").cast(pl.Int64)).select(*NEEDED, *ALSO)
 
 
+def _is_number(kind: pl.DataType) -> bool:
+    return kind.is_numeric() or kind == pl.Null
+
+
 def _number_or_null(name: str) -> pl.Expr:
     """A number, null where the layout writes -1 for "has none"."""
     number = pl.col(name).cast(pl.Int64)
@@ -143,8 +156,8 @@ def _number_or_null(name: str) -> pl.Expr:
 
 def _check(path: Path, rows: pl.DataFrame) -> None:
     wrong = {
-        "no start": pl.col("start_ts").is_null() | pl.col("start_ts").cast(pl.Float64).is_nan(),
-        "no duration": pl.col("duration").is_null() | pl.col("duration").cast(pl.Float64).is_nan(),
+        "no start": ~_is_time("start_ts"),
+        "no duration": ~_is_time("duration"),
         "a negative duration": pl.col("duration") < 0,
         "no type": pl.col("optype").is_null(),
         "no step, stage or data-parallel rank": pl.any_horizontal(
@@ -163,6 +176,12 @@ def _check(path: Path, rows: pl.DataFrame) -> None:
 def _is_parquet(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
+
+
+def _is_time(name: str) -> pl.Expr:
+    """Whether a time is there, and finite."""
+    seconds = pl.col(name).cast(pl.Float64)
+    return (seconds.is_finite() & (seconds.abs() <= LONGEST_S)).fill_null(value=False)
 
 
 @cache

@@ -57,6 +57,9 @@ def replayed_verdict(result: Result) -> str:
 def straggler_sentence(slowdowns: Slowdowns, replay: Replayed) -> str:
     """What the mean step would take without stragglers."""
     step, ideal = (text(ns, Unit.NS) for ns in (replay.step_ns, ideal_ns(slowdowns, replay)))
+    if 1 / slowdowns.slowdown >= MIN_SLOWDOWN:
+        longer = text(1 / slowdowns.slowdown - 1, Unit.SHARE)
+        return f"Stragglers do not slow the step: with all work alike it would take {longer} more."
     if slowdowns.slowdown < MIN_SLOWDOWN:
         return f"Equally long work on all ranks would gain next to nothing of the {step} step."
     return (

@@ -280,11 +280,15 @@ def _bounded(finding: Finding, parents: list[Finding]) -> Finding:
         return finding
     low = min(own.per_step_ns.low, bound.per_step_ns.high)
     ratio = bound.per_step_ns.high / own.per_step_ns.high
+    replayed_ns = own.replayed_ns
+    if replayed_ns is not None:
+        replayed_ns = min(replayed_ns, bound.per_step_ns.high)
     return replace(
         finding,
         saving=replace(
             own,
             per_step_ns=Range(low, bound.per_step_ns.high),
+            replayed_ns=replayed_ns,
             share=min(own.share, bound.share_high),
             share_high=bound.share_high,
             gpu_hours_per_day=Range(

@@ -188,6 +188,8 @@ def _with_saving(
         f"{finding.saving.assumes.partition('; upper bound')[0]}; {how}",
     )
     replayed_ns = max(0.0, *gains)
+    if is_bound:  # what is there to hide behind is the detector's to say
+        replayed_ns = min(replayed_ns, found.per_step_ns.high)
     if alone_ns is not None and alone_ns < LEAST_ALONE * replayed_ns:
         alone_ns = None
     return replace(finding, saving=replace(found, replayed_ns=replayed_ns, alone_ns=alone_ns))

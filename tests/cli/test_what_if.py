@@ -33,13 +33,12 @@ def test_a_run_folder_and_an_output_folder_will_do(slow_device, tracekit):
     assert by_folder == json.loads(tracekit("what-if", "out/run", "--json").stdout)
 
 
-def test_a_rank_made_like_the_mean_one_saves_what_the_simulator_says(slow_device, tracekit):
+def test_a_rank_made_like_its_peers_saves_what_the_simulator_says(slow_device, tracekit):
     folder, saving_ns = slow_device
     done = tracekit("what-if", folder, "--remove", "straggler:2", "--json")
     (answer,) = json.loads(done.stdout)["answers"]
     assert answer["question"] == "remove straggler:2"
-    # One of four ranks is slow, so the mean rank takes a quarter of what it takes longer.
-    assert answer["gained_ns"] == pytest.approx(0.75 * saving_ns, rel=0.02)
+    assert answer["gained_ns"] == pytest.approx(saving_ns, rel=0.02)
 
 
 def test_several_questions_are_answered_each_and_together(slow_device, tracekit):
@@ -81,7 +80,7 @@ def test_a_person_reads_the_step_its_error_and_the_path(slow_device, tracekit):
         (("--scale", "kernel:gemm=-1"), "must be WORK=FACTOR"),
         (("--scale", "kernel:gemm=nan"), "must be WORK=FACTOR"),
         (("--scale", "kernel:conv=2"), "no such work here"),
-        (("--scale", "kernel@99=2"), "no such work on rank 99"),
+        (("--scale", "kernel@99=2"), "no work of rank '99' here"),
         (("--scale", "kernel:conv=2"), "kernel:gemm"),
         (("--remove", "straggler"), "Ranks here: 0, 1, 2, 3"),
         (("--remove", "sync:luck"), "Recorded were: "),

@@ -54,3 +54,10 @@ def test_a_path_longer_than_the_mean_step_has_shares_of_itself(straggler):
     # 60, 48 and 12 ms of 120 ms.
     assert [line.split()[-2] for line in lines[-3:]] == ["50.0", "40.0", "10.0"]
     assert "of the path" in lines[-4]
+
+
+def test_a_job_that_nothing_slows_is_not_said_to_waste_less_than_nothing(straggler):
+    faster = msgspec.structs.replace(straggler.what_if, slowdown=0.8, waste=-0.25)
+    assert printed(replace(straggler, what_if=faster))[1] == (
+        "Stragglers do not slow the step: with all work alike it would take 25.0 % more."
+    )

@@ -11,6 +11,7 @@ from tracekit.what_if.efficiency_tree import efficiency_tree
 from tracekit.what_if.job import job, made
 from tracekit.what_if.peers import device_like_peers, host_like_peers
 from tracekit.what_if.questions import removed, scaled
+from tracekit.what_if.slowdowns import slowdowns
 from tracekit.what_if.windows import replayed_windows
 
 STEP = 1000
@@ -240,3 +241,25 @@ def test_of_long_traces_the_same_steps_are_replayed_whatever_the_clocks(
         (0, [1, 2]),
         (1, [1, 2]),
     ]
+
+
+def test_steps_that_are_cut_off_say_nothing_of_the_usual_time(make_run, runs):
+    def longer_at_first(trace, _rank, at):
+        trace.kernel(at + 10, 900 if at == 0 else 300, "gemm", launched=(at + 4, 4))
+        trace.call(at + 12, 899 if at == 0 else 299, "cudaStreamSynchronize", role="sync")
+
+    replay = job(make_run(stepped(runs, longer_at_first)))
+    assert slowdowns(replay).slowdown == pytest.approx(1)
+
+
+def test_calls_that_wait_for_events_left_out_take_no_time_of_their_own(make_run, runs, monkeypatch):
+    def waited_for_twice(trace, _rank, at):
+        trace.kernel(at + 10, 100, "gemm", launched=(at + 4, 4))
+        trace.call(at + 12, 100, "cudaStreamSynchronize", role="sync")
+        trace.kernel(at + 120, 800, "softmax", launched=(at + 114, 4))
+        trace.call(at + 122, 800, "cudaStreamSynchronize", role="sync")
+
+    monkeypatch.setattr("tracekit.what_if.windows.MAX_PER_RANK", 6)
+    replay = job(make_run(stepped(runs, waited_for_twice, n_steps=12)))
+    assert replay.steps["step"].n_unique() == 2
+    assert replay.error < 0.01

@@ -40,12 +40,15 @@ IS_COMPUTE = pl.col("class") == "compute"
 def as_peers(changes: Changes, run: Run, finding: Finding) -> tuple[Changes, ...]:
     """Devices and hosts of the ranks at fault take what those of their peers do.
 
-    Tokens that experts do not get go to others, so there work is shared evenly. A rank that is
-    alone in its stage does no host work of the kind at fault.
+    Tokens that experts do not get go to others, so there work is shared evenly; layers that a stage
+    does not have may go to others too. A rank that is alone in its stage does no host work of the
+    kind at fault.
     """
     ranks, cause = finding.ranks, finding.cause
     if cause is Cause.EXPERT_IMBALANCE:
         return (even_over_ranks(changes, IS_COMPUTE),)
+    if cause is Cause.STAGE_IMBALANCE:
+        return even_over_stages(changes, IS_COMPUTE), like_peers(changes, run, ranks)
     if cause is not None and cause.value in CLASSES and not _has_peers(changes, ranks):
         intervals = {rank: intervals_of(run, rank, cause.value) for rank in ranks}
         return (changes.without_host(intervals),)

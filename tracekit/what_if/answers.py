@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import polars as pl
 from tracekit.derive.averages import mean_steps
 from tracekit.derive.cached import remembered
 from tracekit.derive.device_clocks import clock_share
-from tracekit.errors import InputError
+from tracekit.errors import InputError, UsageError
 from tracekit.replays import Answer, OnPath, Replayed, Slack, Slowdowns
 from tracekit.what_if.changes import unchanged
 from tracekit.what_if.critical_path import critical_path, slack_ns
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from tracekit.store import Run
     from tracekit.what_if.changes import Changes
     from tracekit.what_if.replay import Replay, Scenario
+
+log = logging.getLogger(__name__)
 
 CRITICAL_NS = 1_000
 """Work with less slack is on the critical path, or as good as."""
@@ -58,13 +61,16 @@ def asked(run: Run, scale: Sequence[str] = (), remove: Sequence[str] = ()) -> Wh
     replay = replay_of(run)
     if replay is None:
         return None
+    # asked twice, a thing is changed once
+    scale, remove = (tuple(dict.fromkeys(map(str.strip, texts))) for texts in (scale, remove))
+    found = slowdowns_of(run)  # refuses steps that take no time
     changes = {f"scale {text}": scaled(unchanged(replay), text) for text in scale}
     changes |= {f"remove {text}": removed(unchanged(replay), text, run) for text in remove}
     if len(changes) > 1:
         changes["all together"] = _together(run, replay, scale, remove)
     answers = _answers(replay, changes)
     last = next(reversed(changes.values())).scenario if changes else None
-    return WhatIf(slowdowns_of(run), _replayed(run, replay, answers, last))
+    return WhatIf(found, _replayed(run, replay, answers, last))
 
 
 @remembered
@@ -88,8 +94,43 @@ def replay_of(run: Run) -> Replay | None:
         InputError: what was recorded cannot be a schedule.
     """
     if run.n_rows("ops"):
-        return pipeline(run.scan_all("ops").collect())
+        return _pipeline(run)
     return job(run)
+
+
+def _pipeline(run: Run) -> Replay:
+    """The replay of pipeline operations; steps that do not fit are left out, and said."""
+    try:
+        replay = pipeline(_ops(run))
+    except InputError as error:
+        missing = run.manifest.missing_ranks
+        if not missing:
+            raise
+        listed = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
+        why = f"{error!s}; ranks not asked for or not read: {listed}"
+        raise InputError(why, hint=error.hint) from error
+    if replay.n_steps_left_out:
+        log.warning(
+            "%d steps are not replayed: not all replicas recorded the same operations in them",
+            replay.n_steps_left_out,
+        )
+    return replay
+
+
+def _ops(run: Run) -> pl.DataFrame:
+    """Pipeline operations of the steps that are asked for."""
+    ops = run.scan_all("ops").collect()
+    if run.steps is None:
+        return ops
+    first, end = run.steps
+    chosen = ops.filter((pl.col("step") >= first) & (pl.col("step") < end))
+    if chosen.is_empty():
+        known = ops["step"].unique().sort().to_list()
+        raise UsageError(
+            f"no step in {first}:{end}",
+            hint=f"The steps here are {known[0]} to {known[-1]}; A:B leaves B out.",
+        )
+    return chosen
 
 
 def _together(run: Run, replay: Replay, scale: Sequence[str], remove: Sequence[str]) -> Changes:

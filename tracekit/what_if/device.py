@@ -71,7 +71,7 @@ def rank_timeline(
     Without stream waits only to show what they explain.
     """
     events = _events(run, rank, until_ns)
-    calls = host(run, rank, events)
+    calls = host(run, rank, events, until_ns)
     start, end = events["start_ns"].to_numpy(), events["end_ns"].to_numpy()
     streams = numbered(events)
     previous = np.arange(len(events), dtype=np.int64) - 1

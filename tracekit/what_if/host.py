@@ -74,12 +74,16 @@ class Host:
         return self.since(self.base), self.starts
 
 
-def host(run: Run, rank: int, events: pl.DataFrame) -> Host:
-    """The blocking calls of a rank, tied to its device events (by device, stream and start)."""
+def host(run: Run, rank: int, events: pl.DataFrame, until_ns: int | None = None) -> Host:
+    """The blocking calls of a rank, tied to its device events (by device, stream and start).
+
+    Calls that begin after `until_ns` are left out: what they wait for is not among the events.
+    """
     launching = events["launch_thread"].drop_nulls().unique()
     calls = (
         classed_calls(run, rank)
         .filter(pl.col("thread").is_in(launching.implode()))
+        .filter(pl.lit(value=True) if until_ns is None else pl.col("start_ns") <= until_ns)
         .sort("end_ns", "start_ns")
         .collect()
     )
@@ -98,6 +102,8 @@ def host(run: Run, rank: int, events: pl.DataFrame) -> Host:
     last_ns = np.full(len(ends), np.iinfo(np.int64).min)  # of what each call waits for
     np.maximum.at(last_ns, waiting, streams.ends[awaited])
     has_waited = last_ns > starts
+    # one that waited for room says nothing of what a call takes that does not wait
+    is_full = blocking["correlation"].is_in(full.implode()).fill_null(value=False).to_numpy()
     return Host(
         starts=starts,
         ends=ends,
@@ -108,7 +114,7 @@ def host(run: Run, rank: int, events: pl.DataFrame) -> Host:
         awaited=awaited,
         is_inferred=is_inferred,
         return_ns=median_or_zero(np.maximum((ends - last_ns)[has_waited], 0)),
-        own_ns=median_or_zero((ends - starts)[~has_waited]),
+        own_ns=median_or_zero((ends - starts)[~has_waited & ~is_full]),
         origin_ns=min(first, default=0),
     )
 
@@ -165,6 +171,9 @@ def _awaited(
         elif correlation in full:
             stream = int(streams.number[event_of[correlation]])
             found = [streams.last_ended(stream, start_ns, end_ns)]
+            if found[0] < 0 or streams.ends[found[0]] <= start_ns:
+                # a wait for another stream took the room
+                found = [streams.last_of_all(start_ns, end_ns + SKEW_NS)]
         elif row["role"] == "copy" and correlation in event_of:
             found = [event_of[correlation]]
         elif correlation in recorded:

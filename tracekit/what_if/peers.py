@@ -48,6 +48,12 @@ def device_like_peers(changes: Changes, ranks: Collection[int]) -> Changes:
     own = (
         own.join(slots, on=_SLOT, how="left", nulls_equal=True)
         .join(
+            _name_factors(own, of_peers),
+            on=["rank", "step", "type", "name"],
+            how="left",
+            nulls_equal=True,
+        )
+        .join(
             _factors(own, of_peers, ["stage", "step", "type"]),
             on=["rank", "step", "type"],
             how="left",
@@ -58,7 +64,9 @@ def device_like_peers(changes: Changes, ranks: Collection[int]) -> Changes:
         )
         .with_columns(
             like_ns=pl.coalesce(
-                "slot_ns", pl.col("own_ns") * pl.coalesce("factor", "whole_factor"), "own_ns"
+                "slot_ns",
+                pl.col("own_ns") * pl.coalesce("name_factor", "factor", "whole_factor"),
+                "own_ns",
             )
         )
     )
@@ -241,6 +249,29 @@ def _factors(own: pl.DataFrame, of_peers: pl.DataFrame, place: list[str]) -> pl.
             factor=pl.when(pl.col("own_ns") > 0).then(pl.col("usual_ns") / pl.col("own_ns"))
         )
         .drop("own_ns", "usual_ns", "stage", strict=False)
+    )
+
+
+def _name_factors(own: pl.DataFrame, of_peers: pl.DataFrame) -> pl.DataFrame:
+    """`name_factor` by rank, step, type and name, of types whose kernels have the peers' names.
+
+    A kernel that a rank runs more often than they do must not shorten others of its type, which run
+    between other collectives. Where names differ, as those that are tuned do, only the type is
+    alike.
+    """
+    place = ["stage", "step", "type"]
+    peers = of_peers.group_by(place).agg(names=pl.col("name").unique().sort())
+    alike = (
+        own.group_by("rank", *place)
+        .agg(own_names=pl.col("name").unique().sort())
+        .join(peers, on=place, nulls_equal=True)
+        .filter(pl.col("own_names") == pl.col("names"))
+        .select("rank", "step", "type")
+    )
+    return (
+        _factors(own, of_peers, [*place, "name"])
+        .join(alike, on=["rank", "step", "type"], how="semi", nulls_equal=True)
+        .rename({"factor": "name_factor"})
     )
 
 

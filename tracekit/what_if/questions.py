@@ -7,7 +7,6 @@ type of operation alone (forward-compute); `@RANK` behind it limits it to one ra
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from tracekit.derive.host_kinds import CLASSES
 from tracekit.derive.intervals import union
 from tracekit.errors import UsageError
 from tracekit.what_if.changes import chosen
+from tracekit.what_if.peers import like_peers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,6 +41,8 @@ SCALE_HINT = (
     "or, of pipeline operations, --scale forward-compute=0.5."
 )
 STRAGGLER = "straggler"
+MAX_FACTOR = 1e6
+"""Larger factors leave nothing of the rest of a step to see, and far larger ones no number."""
 REMOVABLE = (f"{STRAGGLER}:RANK", "sync[:NAME]", "transfer[:TYPE]", *CLASSES)
 REMOVE_HINT = f"--remove takes {', '.join(REMOVABLE)}."
 MAX_LISTED = 24
@@ -56,7 +58,10 @@ def scaled(changes: Changes, question: str) -> Changes:
     match = re.fullmatch(r"(?P<work>[^=]+)=(?P<factor>[^=]+)", question.strip())
     factor = _number(match["factor"]) if match else None
     if match is None or factor is None:
-        raise UsageError(f"--scale {question}: must be WORK=FACTOR", hint=SCALE_HINT)
+        raise UsageError(
+            f"--scale {question}: must be WORK=FACTOR, FACTOR a number from 0 to {MAX_FACTOR:,.0f}",
+            hint=SCALE_HINT,
+        )
     return changes.scaled(_work(changes, match["work"], f"--scale {question}"), factor)
 
 
@@ -78,7 +83,11 @@ def removed(changes: Changes, question: str, run: Run) -> Changes:
                 f"--remove {question}: no rank {which!r} here",
                 hint=f"Like --remove {STRAGGLER}:{run.ranks[0]}. {_ranks_hint(run.ranks)}",
             )
-        return changes.usual(pl.col("rank") == int(which))
+        if run.n_rows("ops"):
+            return changes.usual(pl.col("rank") == int(which))
+        _check_peers(changes, int(which), f"--remove {question}")
+        # the mean that is usual has the straggler in it: of two ranks half of what it costs
+        return like_peers(changes, run, [int(which)])
     if what == "sync":
         named = pl.col("name").str.contains(which, literal=True) if which else pl.lit(value=True)
         if not chosen(changes.replay.calls, named).any():
@@ -103,21 +112,47 @@ def removed(changes: Changes, question: str, run: Run) -> Changes:
 
 def _work(changes: Changes, text: str, asked: str) -> pl.Expr:
     """Which work a text stands for."""
-    name, _, rank = text.strip().partition("@")
-    word, _, kind = name.partition(":")
+    name, at, rank = (part.strip() for part in text.partition("@"))
+    word, colon, kind = name.partition(":")
     is_class = word in WORDS
     which = pl.col("class") == WORDS[word] if is_class else pl.col("type") == name
-    if kind and is_class:
+    if colon and is_class:  # an empty type is none, not all
         which &= pl.col("type") == kind
+    if at:
+        _check_rank(changes, rank, asked)
     work = changes.replay.work
     if not chosen(work, which).any():
         raise UsageError(f"{asked}: no such work here", hint=_listed("Here are: ", _names(work)))
-    if rank:
-        which &= pl.col("rank") == (int(rank) if rank.isascii() and rank.isdigit() else -1)
+    if at:
+        which &= pl.col("rank") == int(rank)
     if not chosen(work, which).any():
-        ranks = work["rank"].unique().sort().to_list()
-        raise UsageError(f"{asked}: no such work on rank {rank}", hint=_ranks_hint(ranks))
+        raise UsageError(f"{asked}: no such work on rank {rank}")
     return which
+
+
+def _check_peers(changes: Changes, rank: int, asked: str) -> None:
+    """Refuse a rank that no other can be compared with, step by step."""
+    placed = changes.replay.work.select("rank", "step").drop_nulls().unique()
+    own, others = (
+        placed.filter(test)["step"].unique()
+        for test in (pl.col("rank") == rank, pl.col("rank") != rank)
+    )
+    if not len(others):
+        raise UsageError(
+            f"{asked}: no other rank to compare it with", hint="Add its peers' traces."
+        )
+    if not set(own) & set(others):
+        raise UsageError(
+            f"{asked}: rank {rank} has no step in common with the others",
+            hint="Record the same steps, with the same numbers (ProfilerStep#N), on all ranks.",
+        )
+
+
+def _check_rank(changes: Changes, text: str, asked: str) -> None:
+    """Refuse what is no number of a rank that has work here."""
+    known = changes.replay.work["rank"].drop_nulls().unique().sort().to_list()
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) not in known:
+        raise UsageError(f"{asked}: no work of rank {text!r} here", hint=_ranks_hint(known))
 
 
 def _names(work: pl.DataFrame) -> list[str]:
@@ -143,11 +178,13 @@ def _has_host_work(run: Run, name: str) -> bool:
 
 
 def _number(text: str) -> float | None:
+    if not re.fullmatch(r"[0-9.eE+-]+", text := text.strip()):  # float() takes 1_0 and nan too
+        return None
     try:
         number = float(text)
     except ValueError:
         return None
-    return number if math.isfinite(number) and number >= 0 else None
+    return number if 0 <= number <= MAX_FACTOR else None
 
 
 def intervals_of(run: Run, rank: int, *names: str) -> Ints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -79,7 +80,9 @@ class Replay:
 
     @property
     def error(self) -> float:
-        """|T - T_real| / T_real, a share."""
+        """|T - T_real| / T_real, a share; infinite where a step takes no time as measured."""
+        if not self.measured_ns > 0:
+            return math.inf
         return abs(self.step_ns - self.measured_ns) / self.measured_ns
 
     def mean_step_ns(self, scenarios: Sequence[Scenario]) -> Floats:

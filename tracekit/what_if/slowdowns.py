@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from tracekit.errors import InputError
 from tracekit.replays import Slowdowns, n_slowest
 from tracekit.what_if.replay import Scenario
 
@@ -25,7 +26,11 @@ MESSAGE_NAMES = {
 
 
 def slowdowns(replay: Replay) -> Slowdowns:
-    """All slowdowns of a job, each a mean over its steps."""
+    """All slowdowns of a job, each a mean over its steps.
+
+    Raises:
+        InputError: its steps take no time.
+    """
     work = replay.work
     labels = (work["type"].replace(MESSAGE_NAMES), work["dp"], work["stage"])
     names = [label.unique().sort().to_list() for label in labels]
@@ -34,6 +39,11 @@ def slowdowns(replay: Replay) -> Slowdowns:
     kept += [label == name for label, own in zip(labels, names, strict=True) for name in own]
     step_ns = replay.mean_step_ns([_kept(replay, rows) for rows in kept])
     real_ns, ideal_ns = step_ns[:2]
+    if not (real_ns > 0 and ideal_ns > 0 and replay.measured_ns > 0):
+        raise InputError(
+            "the replayed steps take no time: nothing in them can be compared",
+            hint="Durations must be recorded: of operations in seconds, most of them above 0.",
+        )
     ratios = iter((step_ns[2:] / ideal_ns).tolist())
     by_type, by_dp, by_stage = ({name: next(ratios) for name in own} for own in names)
     workers = work.select("rank", "dp", "stage").unique().sort("rank").rows()

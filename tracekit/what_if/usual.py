@@ -20,7 +20,7 @@ def with_usual(work: pl.DataFrame, windows: pl.DataFrame, places: pl.DataFrame) 
     Args:
         work: rank, device, class, kind, operation, bytes_in, group_size, instance, start_ns,
             end_ns, own_ns.
-        windows: all windows of steps: rank, device, step, start_ns, dur_ns.
+        windows: all windows of steps: rank, device, step, start_ns, dur_ns, is_averaged.
         places: rank, pipeline, stage.
 
     Returns:
@@ -28,7 +28,8 @@ def with_usual(work: pl.DataFrame, windows: pl.DataFrame, places: pl.DataFrame) 
         part of no known collective (`instance` is null) is as usual as it is.
     """
     placed = _placed(_in_steps(work, windows), places)
-    by_kind = _kind_factor(placed.filter(pl.col("class").is_in(["compute", "copy"])))
+    averaged = windows.filter("is_averaged").select("rank", "step", is_averaged=True).unique()
+    by_kind = _kind_factor(placed.filter(pl.col("class").is_in(["compute", "copy"])), averaged)
     by_rank = _host_factor(placed.filter(pl.col("class") == HOST))
     kind = ["rank", "step", "type"]
     transfer_ns = pl.col("own_ns").median().over("operation", "bytes_in", "group_size")
@@ -85,12 +86,23 @@ def _in_steps(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _kind_factor(rows: pl.DataFrame) -> pl.DataFrame:
-    """`factor` by rank, step and type: mean total of the type over ranks and steps / own total."""
-    totals = rows.drop_nulls("step").group_by("rank", "step", "type").agg(pl.col("own_ns").sum())
-    mean_ns = pl.col("own_ns").mean().over("type")
-    factor = pl.when(pl.col("own_ns") > 0).then(mean_ns / pl.col("own_ns"))
-    return totals.select("rank", "step", "type", factor=factor)
+def _kind_factor(rows: pl.DataFrame, averaged: pl.DataFrame) -> pl.DataFrame:
+    """`factor` by rank, step and type: mean total of the type over ranks and averaged steps / own.
+
+    Steps that are not averaged may be cut off: they say nothing of the mean, and work of theirs
+    gets the factor of its rank.
+    """
+    totals = (
+        rows.drop_nulls("step")
+        .group_by("rank", "step", "type")
+        .agg(pl.col("own_ns").sum())
+        .join(averaged, on=["rank", "step"], how="left", validate="m:1")
+        .with_columns(pl.when("is_averaged").then("own_ns").alias("whole_ns"))
+    )
+    mean_ns = pl.col("whole_ns").mean().over("type")
+    of_rank_ns = pl.col("whole_ns").mean().over("rank", "type")
+    own_ns = pl.coalesce("whole_ns", of_rank_ns)
+    return totals.select("rank", "step", "type", factor=pl.when(own_ns > 0).then(mean_ns / own_ns))
 
 
 def _host_factor(rows: pl.DataFrame) -> pl.DataFrame:
