@@ -38,6 +38,8 @@ HEAD_BYTES = 1 << 16
 PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 KEYS = (b"pg_config", b"pg_status", b"profiling_name")
 """At least one of them stands near the start of any dump that holds something."""
+WORLD = "default_pg"
+"""What torch calls the group of all ranks."""
 MS = 1_000_000
 _RANK_AT_END = re.compile(r"(\d+)(?:\.(?:json|pkl|pickle|bin))?$")
 _ENDS = re.compile(r"(\d+)\s*(->|<-)\s*(\d+)")
@@ -71,11 +73,12 @@ def peek(path: Path) -> Peek:
     except InputError:
         return Peek(digest=_digest(path))
     named = _RANK_AT_END.search(path.name)
-    worlds = [group["members"] for group in _groups(dump).values() if group["members"]]
+    # only the group of all ranks says how many they are; others differ by rank
+    world = [g["members"] for g in _groups(dump).values() if g["description"] == WORLD]
     created = [value for entry in _entries(dump) if (value := _ns(entry.get("time_created_ns")))]
     return Peek(
         rank=int(named.group(1)) if named and int(named.group(1)) < MAX_RANK else None,
-        world_size=max((max(members) + 1 for members in worlds), default=None),
+        world_size=len(world[0]) if world and world[0] else None,
         started_ns=min(created, default=None),
         digest=_digest(path),
     )

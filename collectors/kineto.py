@@ -28,7 +28,16 @@ from tracekit.collectors.chrome_trace.tables import (
 )
 from tracekit.collectors.sources import redaction
 from tracekit.errors import InputError
-from tracekit.schema import ANNOTATIONS, CAPTURE_QUALITY, LAUNCHES, RANKS, TABLES
+from tracekit.schema import (
+    ANNOTATIONS,
+    CAPTURE_QUALITY,
+    FLIGHT_GROUPS,
+    FLIGHT_RECORDS,
+    LAUNCHES,
+    OPS,
+    RANKS,
+    TABLES,
+)
 from tracekit.store import Capture, Check, SourceIdentity, TableWriter, path_text, tracekit_version
 
 if TYPE_CHECKING:
@@ -37,6 +46,8 @@ if TYPE_CHECKING:
 SNIFF_BYTES = 64 << 10
 INDEX = ("start_ns", "dur_ns", "name", "device", "stream", "correlation")
 """Columns of device rows that are kept in memory, to sort, mend and check them."""
+OF_OTHERS = (OPS, FLIGHT_RECORDS, FLIGHT_GROUPS)
+"""Tables that no trace of a profiler fills."""
 _NO_CALLS = LAUNCHES.empty().select(CALLS)
 
 
@@ -244,7 +255,7 @@ def code_version() -> str:
 COLLECTOR = Collector(
     id="kineto",
     title="PyTorch profiler (Kineto) traces, .json and .json.gz",
-    produces=tuple(TABLES.values()),
+    produces=tuple(table for table in TABLES.values() if table not in OF_OTHERS),
     sniff=sniff,
     peek=peek,
     convert=convert,
