@@ -42,7 +42,7 @@ def as_json_text(slowdowns: Slowdowns, replay: Replayed) -> str:
     return msgspec.json.format(msgspec.json.encode(fields), indent=1).decode() + "\n"
 
 
-def summary(slowdowns: Slowdowns, replay: Replayed) -> RenderableType:
+def summary(slowdowns: Slowdowns, replay: Replayed, ranks: Sequence[int] = ()) -> RenderableType:
     """One screen: the step and the replay's error, answers, what stragglers cost, the path."""
     parts: list[RenderableType] = [Text(sentence) for sentence in _sentences(slowdowns, replay)]
     if replay.answers:
@@ -52,7 +52,8 @@ def summary(slowdowns: Slowdowns, replay: Replayed) -> RenderableType:
         ]
         parts.append(_table("What if", ("change", "mean step", "gained"), rows))
     slowed = [
-        (name, text(ratio, Unit.RATIO)) for name, ratio in worth_listing(slowed_alone(slowdowns))
+        (name, text(ratio, Unit.RATIO))
+        for name, ratio in worth_listing(slowed_alone(slowdowns, ranks))
     ]
     if slowed and slowdowns.slowdown >= MIN_SLOWDOWN:
         parts.append(_table(ALONE, ("keeps its own times", "slowdown"), slowed[:MAX_ROWS]))

@@ -267,10 +267,12 @@ def replay(
     with _limited_run(source, folder, how, steps=steps, ranks=ranks) as (chosen, _):
         found = asked(chosen, scale, remove)
     if found is None:
+        given = source.folder if isinstance(source, Run) else source
         raise InputError(
-            f"{chosen.manifest.source}: nothing in it can be replayed: no step with device events, "
-            "and no pipeline operations",
-            hint="Record kernels and the calls that launch them: activities CPU and CUDA.",
+            f"{given}: nothing in it can be replayed: no step with device events, and no pipeline "
+            "operations",
+            hint="A job on CPUs has no device to replay. On GPUs, record kernels and the calls "
+            "that launch them: activities CPU and CUDA.",
         )
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -103,3 +104,15 @@ def test_what_cannot_be_replayed_is_said(tracekit, tmp_path):
     assert done.exit_code == 3
     assert "nothing in it can be replayed" in done.stderr
     assert "activities CPU and CUDA" in done.stderr
+
+
+def test_of_several_runs_it_says_which_one_is_replayed(slow_device, tracekit, tmp_path):
+    both = tmp_path / "both"
+    shutil.copytree(slow_device[0], both / "one")
+    for rank in (0, 1):
+        text = next(slow_device[0].glob(f"*{rank}*.json")).read_text()
+        (both / f"rank{rank}.json").write_text(text.replace('"world_size": 4', '"world_size": 2'))
+    done = tracekit("what-if", both, "--json")
+    assert done.stderr.startswith("Replayed: ")
+    assert "Beside it lie other runs: --run " in done.stderr
+    assert json.loads(done.stdout)["S"] > 1

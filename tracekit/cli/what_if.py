@@ -14,6 +14,7 @@ from tracekit.cli._pipeline import Seen, source_of
 from tracekit.cli._progress import progress_bar
 
 TAKES = ("--engine",)
+MAX_NAMED = 8
 
 
 @click.command(epilog="Example: tracekit what-if run/ --scale kernel:gemm=0.5 --remove straggler:3")
@@ -74,9 +75,12 @@ def command(
             on_found=seen.found,
             on_capture=seen.capture,
         )
+    if found.other_runs:
+        others = ", ".join(found.other_runs[:MAX_NAMED])
+        click.echo(f"Replayed: {found.run}. Beside it lie other runs: --run {others}", err=True)
     if as_json:
         sys.stdout.write(as_json_text(found.slowdowns, found.replay))
         return
     from rich.console import Console  # noqa: PLC0415
 
-    Console().print(summary(found.slowdowns, found.replay))
+    Console().print(summary(found.slowdowns, found.replay, found.ranks))

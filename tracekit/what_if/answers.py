@@ -40,10 +40,16 @@ DEVICE_WORK = ("compute", "communication", "copy")
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """Slowdowns by stragglers, and what the replay says besides."""
+    """Slowdowns by stragglers, and what the replay says besides; of which run, and its ranks.
+
+    `other_runs` are names of runs that lay beside it.
+    """
 
     slowdowns: Slowdowns
     replay: Replayed
+    run: str
+    ranks: tuple[int, ...]
+    other_runs: tuple[str, ...] = ()
 
 
 def asked(run: Run, scale: Sequence[str] = (), remove: Sequence[str] = ()) -> WhatIf | None:
@@ -70,7 +76,13 @@ def asked(run: Run, scale: Sequence[str] = (), remove: Sequence[str] = ()) -> Wh
         changes["all together"] = _together(run, replay, scale, remove)
     answers = _answers(replay, changes)
     last = next(reversed(changes.values())).scenario if changes else None
-    return WhatIf(found, _replayed(run, replay, answers, last))
+    return WhatIf(
+        slowdowns=found,
+        replay=_replayed(run, replay, answers, last),
+        run=run.manifest.name,
+        ranks=run.ranks,
+        other_runs=run.manifest.other_runs,
+    )
 
 
 @remembered
