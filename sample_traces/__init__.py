@@ -46,10 +46,14 @@ class Planted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """What is planted in a run; `skipped` names detectors whose data it does not hold."""
+    """What is planted in a run; `skipped` names detectors whose data it does not hold.
+
+    Dumps of flight recorders hold calls alone (`has_no_steps`): detectors of steps are skipped.
+    """
 
     findings: tuple[Planted, ...] = ()
     skipped: tuple[str, ...] = ()
+    has_no_steps: bool = False
 
 
 def late(rank: int, cause: Cause, saving_ns: float, *others: str) -> Truth:
