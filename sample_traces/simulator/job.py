@@ -23,6 +23,7 @@ class Faults:
     """What goes wrong, by rank (and step); nothing does by default.
 
     `host_work` is an operator by name, and for how many ns it keeps the training thread busy.
+    With `is_synced_each` gradients are reduced in every micro-batch, not in the last one alone.
     Transfers of a group take `group_factor`, by its name, times as long.
     `attention_factor` and `encoder_factor` are those of a rank in a step, `micro_batch_factor` that
     of a micro-batch on all ranks. In layer l the experts of the l-th rank of their group get
@@ -44,6 +45,7 @@ class Faults:
     allocation_ns: dict[tuple[int, int], int] = field(default_factory=dict)
     is_freeing: bool = False
     is_serialized: bool = False
+    is_synced_each: bool = False
     group_factor: dict[str, float] = field(default_factory=dict)
     n_metadata_syncs: int = 0
     operator_ns: int = 0

@@ -136,7 +136,8 @@ class _Rank:
             self.autograd.append(Begin(name=name))
             self._layer(self.autograd, "backward", step, turn, number)
             self.autograd.append(End())
-            if turn.micro_batch == job.n_micro_batches - 1 and number % per_bucket == 0:
+            is_synced = job.faults.is_synced_each or turn.micro_batch == job.n_micro_batches - 1
+            if is_synced and number % per_bucket == 0:
                 self._gradient_reduce()
         if place == 0:
             self._encode(self.autograd, "backward", step)

@@ -19,10 +19,11 @@ NOT_IN_EVERY_JOB = {
     "garbage-collection",
     "microbatch-imbalance",
     "modality-imbalance",
+    "redundant-gradient-sync",
     "slow-group",
     "stage-imbalance",
 }
-"""Skipped where a job has no experts, pipeline, encoder, marks of collections, or peer groups."""
+"""Skipped where a job has no experts, pipeline, encoder, collections, peers or micro-batches."""
 
 
 OF_DUMPS = {"collective-hang", "collective-mismatch"}

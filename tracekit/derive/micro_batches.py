@@ -30,6 +30,7 @@ TURNS = Table(
         Column("is_forward", FLAG, "", "launched by the training thread"),
         Column("micro_batch", I64, "", "number among the turns of its kind in the step"),
         Column("compute_ns", I64, "ns", "sum of its compute kernels"),
+        Column("launched_ns", I64, "ns", "when its first kernel was launched"),
     ),
 )
 MIN_TURN_SHARE = 0.1
@@ -65,6 +66,7 @@ def _turns(run: Run, rank: int) -> pl.DataFrame:
             pl.col("step").first(),
             is_forward=(pl.col("launch_thread") == main).first(),
             compute_ns=dur_ns.sum(),
+            launched_ns=pl.col("launch_start_ns").min(),
         )
         .collect()
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from tracekit.derive.gradient_sync import repeated_reductions
 from tracekit.derive.host_causes import host_calls
 from tracekit.derive.host_kinds import CLASSES
 from tracekit.derive.intervals import gaps
@@ -107,6 +108,14 @@ def transfers_like_peers(changes: Changes, run: Run, finding: Finding) -> tuple[
     )
     own_ns[rows["row"].to_numpy()] *= rows["factor"].to_numpy()
     return (changes.timed(own_ns),)
+
+
+def without_repeated_reductions(
+    changes: Changes, run: Run, _finding: Finding
+) -> tuple[Changes, ...]:
+    """Reductions that the last micro-batch repeats take no time; members still begin together."""
+    repeated = repeated_reductions(run)["instance"].drop_nulls().unique()
+    return (changes.scaled(pl.col("instance").is_in(repeated.implode()), 0.0),)
 
 
 def instant_host(changes: Changes, _run: Run, _finding: Finding) -> tuple[Changes, ...]:
