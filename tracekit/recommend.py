@@ -170,6 +170,17 @@ ADVICE: dict[Cause, Recommendation] = {
             "fully_shard: module.set_modules_to_forward_prefetch([...])",
         ),
     ),
+    Cause.NETWORK_TAIL: Recommendation(
+        "Look for congestion and faults on the way of these groups: counters of retransmissions, "
+        "pauses and link errors before and after a slow call, other jobs on the same switches, "
+        "routing that puts several flows on one link.",
+        Change.HARDWARE,
+        (
+            "ethtool -S DEVICE | grep -i 'discard\\|retrans\\|pause'",
+            "perfquery -x",
+            "export NCCL_IB_QPS_PER_CONNECTION=4  # spreads flows over links",
+        ),
+    ),
     Cause.SLOW_GROUP: Recommendation(
         "The members share a slow link: measure nccl-tests on the nodes of this group and on those "
         "of a peer, look for an adapter that several GPUs share, and for errors of its port.",

@@ -24,7 +24,8 @@ class Faults:
 
     `host_work` is an operator by name, and for how many ns it keeps the training thread busy.
     With `is_synced_each` gradients are reduced in every micro-batch, not in the last one alone.
-    Transfers of a group take `group_factor`, by its name, times as long.
+    Transfers of a group take `group_factor`, by its name, times as long, and every `tail_every`-th
+    one of data parallel groups `tail_factor` times.
     `attention_factor` and `encoder_factor` are those of a rank in a step, `micro_batch_factor` that
     of a micro-batch on all ranks. In layer l the experts of the l-th rank of their group get
     `hot_expert_factor` times the tokens, and the others less, so that all get as many as before.
@@ -47,6 +48,8 @@ class Faults:
     is_serialized: bool = False
     is_synced_each: bool = False
     group_factor: dict[str, float] = field(default_factory=dict)
+    tail_every: int = 0
+    tail_factor: float = 1.0
     n_metadata_syncs: int = 0
     operator_ns: int = 0
     load_ns: int = 0

@@ -55,6 +55,7 @@ class _Rank:
         self.random = random.Random(job.seed * 100_003 + rank)  # noqa: S311 - a simulation
         self.main: list[Operation] = []
         self.autograd: list[Operation] = []
+        self.n_transfers: dict[str, int] = {}
         self.groups = {group.name: group for group in groups(job)}
 
     def program(self) -> Program:
@@ -182,7 +183,12 @@ class _Rank:
 
     def _transfer_ns(self, group: Group, nominal_ns: int) -> int:
         """How long a collective of a group takes once all its members are there."""
-        return round(nominal_ns * self.job.faults.group_factor.get(group.name, 1.0))
+        faults = self.job.faults
+        factor = faults.group_factor.get(group.name, 1.0)
+        number = self.n_transfers[group.name] = self.n_transfers.get(group.name, 0) + 1
+        if faults.tail_every and group.name.startswith("dp") and number % faults.tail_every == 0:
+            factor *= faults.tail_factor
+        return round(nominal_ns * factor)
 
     def _tokens(self, number: int) -> float:
         """Share of the tokens of a layer that this rank's experts get, of an even one."""

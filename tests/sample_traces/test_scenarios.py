@@ -19,6 +19,7 @@ NOT_IN_EVERY_JOB = {
     "garbage-collection",
     "microbatch-imbalance",
     "modality-imbalance",
+    "network-tail",
     "redundant-gradient-sync",
     "slow-group",
     "stage-imbalance",

@@ -18,6 +18,7 @@ from tracekit.derive.host_kinds import CLASSES
 from tracekit.derive.intervals import gaps
 from tracekit.derive.peer_groups import peer_transfers
 from tracekit.derive.traffic import traffic
+from tracekit.derive.transfer_tails import tails
 from tracekit.findings import Cause, Finding
 from tracekit.store import Run
 from tracekit.what_if.changes import IS_HOST, Changes
@@ -106,6 +107,15 @@ def transfers_like_peers(changes: Changes, run: Run, finding: Finding) -> tuple[
         .join(sizes, on="instance")
         .join(factors, on=["group", "operation", "size_bytes"])
     )
+    own_ns[rows["row"].to_numpy()] *= rows["factor"].to_numpy()
+    return (changes.timed(own_ns),)
+
+
+def usual_tails(changes: Changes, run: Run, _finding: Finding) -> tuple[Changes, ...]:
+    """Transfers in the tail take what is usual for their group, operation and size."""
+    factors = tails(run).select("instance", factor=pl.col("usual_ns") / pl.col("transfer_ns"))
+    own_ns = changes.own_ns.copy()
+    rows = changes.replay.work.with_row_index("row").join(factors, on="instance")
     own_ns[rows["row"].to_numpy()] *= rows["factor"].to_numpy()
     return (changes.timed(own_ns),)
 
