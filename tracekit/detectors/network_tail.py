@@ -24,7 +24,7 @@ Recommendation:
     What to look for in a fabric: congestion, retransmissions, a link that flaps.
 
 References:
-    https://arxiv.org/abs/2505.05713 (5.5: stragglers of communication are rare, and long).
+    https://arxiv.org/abs/2507.07114 (training under packet loss: the tail sets the step).
 """
 
 from __future__ import annotations
@@ -41,7 +41,16 @@ from tracekit.derive.traffic import traffic
 from tracekit.derive.transfer_tails import MIN_CALLS, tails
 from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.detectors._cures import usual_tails
-from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Status
+from tracekit.findings import (
+    Cause,
+    Column,
+    Confidence,
+    Evidence,
+    Finding,
+    Level,
+    Published,
+    Status,
+)
 from tracekit.schema import COLLECTIVES
 from tracekit.units import Quantity, Unit, limit, text
 
@@ -198,4 +207,5 @@ DETECTOR = Detector(
     limits=Limits,
     detect=detect,
     cure=usual_tails,
+    published=(Published(10, "Training under packet loss", "2507.07114"),),
 )

@@ -26,6 +26,7 @@ Recommendation:
 
 References:
     https://github.com/NVIDIA/nccl/issues/820 (GPUs that share an adapter).
+    https://arxiv.org/abs/2512.12476 (HetRL: groups that cross regions).
 """
 
 from __future__ import annotations
@@ -41,7 +42,17 @@ from tracekit.derive.peer_groups import peer_transfers
 from tracekit.derive.savings import saving
 from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.detectors._cures import transfers_like_peers
-from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Scope, Status
+from tracekit.findings import (
+    Cause,
+    Column,
+    Confidence,
+    Evidence,
+    Finding,
+    Level,
+    Published,
+    Scope,
+    Status,
+)
 from tracekit.schema import COLLECTIVES
 from tracekit.units import Quantity, Unit, limit, text
 
@@ -223,4 +234,5 @@ DETECTOR = Detector(
     limits=Limits,
     detect=detect,
     cure=transfers_like_peers,
+    published=(Published(13, "HetRL", "2512.12476"),),
 )

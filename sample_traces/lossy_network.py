@@ -1,4 +1,4 @@
-"""Every fifth reduction of gradients takes far longer: congestion, or a link that flaps."""
+"""Every fifth reduction of gradients takes far longer: packets are lost and sent again."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ def build(folder: Path, seed: int, severity: float) -> Truth:
     return Truth(findings=(planted,))
 
 
-SCENARIO = Scenario(id="congested-network", title="Some collectives take far longer", build=build)
+SCENARIO = Scenario(id="lossy-network", title="Some collectives take far longer", build=build)
