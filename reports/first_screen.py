@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracekit.findings import HOST_THREAD, Severity, Status, ranked
+from tracekit.findings import CALLS, HOST_THREAD, Severity, Status, ranked
 from tracekit.reports.components import (
     SEVERITY_LABELS,
     anchor,
@@ -30,6 +30,10 @@ HOST_SENTENCE = (
     "so every figure is host time."
 )
 
+CALLS_SENTENCE = (
+    "Recorded were calls of collectives, by flight recorders: nothing is known of steps and "
+    "devices."
+)
 REPLAY_SENTENCE = (
     "Recorded were operations, not what devices and hosts do: what can be said comes from a "
     "replay, and what made an operation long is not known."
@@ -140,6 +144,8 @@ def facts(run: RunFacts, replay: Replayed | None = None) -> tuple[tuple[str, str
     if replay:
         step = f"{text(replay.measured_ns, Unit.NS)}, replayed {text(replay.step_ns, Unit.NS)}"
         return tuple(pair for pair in (ranks, ("Mean step", step), ("Layout", layout)) if pair[1])
+    if run.device_kind == CALLS:
+        return tuple(pair for pair in (ranks, ("Layout", layout)) if pair[1])
     pairs = (
         ranks,
         ("Devices", _devices(run, shown_models)),
@@ -204,6 +210,8 @@ def notices(result: Result) -> tuple[str, ...]:
         sentences.append(f"This path holds {n_others}; pick one with --run NAME.")
     if replay_alone(result):
         sentences.append(REPLAY_SENTENCE)
+    elif run.device_kind == CALLS:
+        sentences.append(CALLS_SENTENCE)
     elif run.device_kind == HOST_THREAD:
         sentences.append(HOST_SENTENCE + _why_no_device(result))
     if run.missing_ranks:
@@ -230,7 +238,7 @@ def weighty_remarks(result: Result) -> tuple[Quality, ...]:
     """
     run = result.run
     said = {MISSING_RANKS} if run.missing_ranks else set()
-    if run.device_kind == HOST_THREAD:
+    if run.device_kind in (HOST_THREAD, CALLS):
         said.add(NO_DEVICE_EVENTS)
     serious = [
         remark

@@ -35,6 +35,7 @@ from tracekit.detectors import detectors, findings_of, number
 from tracekit.engine import map_ranks
 from tracekit.errors import UsageError
 from tracekit.findings import (
+    CALLS,
     GPU,
     HOST_THREAD,
     Efficiency,
@@ -251,10 +252,17 @@ def _run_facts(run: Run, rows: pl.DataFrame, chosen: Averages, means: pl.DataFra
         devices=tuple(sorted({model for listed in models.values() for model in listed})),
         layout=run.manifest.layout,
         clock_error_ns=greatest_error_ns(run),
-        device_kind=GPU if has_device_events(run) else HOST_THREAD,
+        device_kind=_device_kind(run),
         step_ns=number(means["dur_ns"].mean()) if means.height else 0.0,
         n_gpus=means.height,
     )
+
+
+def _device_kind(run: Run) -> str:
+    if has_device_events(run):
+        return GPU
+    has_calls_alone = run.n_rows("flight_groups") > 0 and run.n_rows("cpu_ops") == 0
+    return CALLS if has_calls_alone else HOST_THREAD
 
 
 def _efficiency(means: pl.DataFrame) -> Efficiency | None:

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA_VERSION = 1
-GPU, HOST_THREAD = "gpu", "host thread"
-"""What stands for a device in `RunFacts.device_kind`: a GPU, or the training thread without one."""
+GPU, HOST_THREAD, CALLS = "gpu", "host thread", "calls"
+"""What stands for a device in `RunFacts.device_kind`: a GPU, the training thread without one, or
+nothing, where flight recorders kept calls alone.
+"""
 
 Cell = str | int | float | bool | None
 """What a table of evidence may hold."""

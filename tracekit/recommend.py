@@ -170,6 +170,15 @@ ADVICE: dict[Cause, Recommendation] = {
             "fully_shard: module.set_modules_to_forward_prefetch([...])",
         ),
     ),
+    Cause.SMALL_MESSAGES: Recommendation(
+        "Merge small collectives: gradients in buckets, several tensors of one group in one "
+        "coalesced call.",
+        Change.SETTING,
+        (
+            "DistributedDataParallel(..., bucket_cap_mb=25)",
+            "fully_shard(block)  # of whole blocks, not of each layer",
+        ),
+    ),
     Cause.NETWORK_TAIL: Recommendation(
         "Look for congestion and faults on the way of these groups: counters of retransmissions, "
         "pauses and link errors before and after a slow call, other jobs on the same switches, "

@@ -23,9 +23,10 @@ class Faults:
     """What goes wrong, by rank (and step); nothing does by default.
 
     `host_work` is an operator by name, and for how many ns it keeps the training thread busy.
-    With `is_synced_each` gradients are reduced in every micro-batch, not in the last one alone.
-    Transfers of a group take `group_factor`, by its name, times as long, and every `tail_every`-th
-    one of data parallel groups `tail_factor` times.
+    With `n_parts` each layer reduces so many tensors by themselves, each two thirds of the one
+    before, and no bucket. With `is_synced_each` gradients are reduced in every micro-batch, not in
+    the last one alone. Transfers of a group take `group_factor`, by its name, times as long, and
+    every `tail_every`-th one of data parallel groups `tail_factor` times.
     `attention_factor` and `encoder_factor` are those of a rank in a step, `micro_batch_factor` that
     of a micro-batch on all ranks. In layer l the experts of the l-th rank of their group get
     `hot_expert_factor` times the tokens, and the others less, so that all get as many as before.
@@ -47,6 +48,7 @@ class Faults:
     is_freeing: bool = False
     is_serialized: bool = False
     is_synced_each: bool = False
+    n_parts: int = 0
     group_factor: dict[str, float] = field(default_factory=dict)
     tail_every: int = 0
     tail_factor: float = 1.0
@@ -82,7 +84,8 @@ class Job:
     of the operators that makes 1.35, as on H100 and A100. With `n_ep` expert ranks a layer sends
     tokens to experts and back. An encoder of another modality runs before the first layer, for
     `encoder_ns`, forward and twice that backward. `loader` null reads in the training thread, for
-    `loader_ns`. A graph launches a whole layer by one call.
+    `loader_ns`. Each reduction of gradients takes `latency_ns` besides its bytes. A graph launches
+    a whole layer by one call.
     """
 
     n_dp: int = 4
@@ -110,6 +113,7 @@ class Job:
     n_buckets: int = 4
     gradient_bytes: int = 64 << 20
     gradient_ns: int = 1_500_000
+    latency_ns: int = 0
     tensor_ns: int = 60_000
     activation_bytes: int = 16 << 20
     activation_ns: int = 150_000

@@ -138,8 +138,10 @@ class _Rank:
             self._layer(self.autograd, "backward", step, turn, number)
             self.autograd.append(End())
             is_synced = job.faults.is_synced_each or turn.micro_batch == job.n_micro_batches - 1
-            if is_synced and number % per_bucket == 0:
-                self._gradient_reduce()
+            if is_synced and job.faults.n_parts:
+                self._reduce_parts(1 / (n_layers * job.n_chunks))
+            elif is_synced and number % per_bucket == 0:
+                self._gradient_reduce(1 / job.n_buckets)
         if place == 0:
             self._encode(self.autograd, "backward", step)
         else:
@@ -195,18 +197,26 @@ class _Rank:
         hot, n_ep = self.job.faults.hot_expert_factor, self.job.n_ep
         return hot if self.dp % n_ep == number % n_ep else (n_ep - hot) / (n_ep - 1)
 
-    def _gradient_reduce(self) -> None:
+    def _reduce_parts(self, share: float) -> None:
+        """The gradients of a layer, tensor by tensor: each two thirds of the one before."""
+        weights = [(2 / 3) ** i for i in range(self.job.faults.n_parts)]
+        for weight in weights:
+            self._gradient_reduce(share * weight / sum(weights))
+
+    def _gradient_reduce(self, share: float) -> None:
+        """Reduce a share of all gradients over the data-parallel ranks."""
         group = self.groups.get(f"dp{self.tp}.{self.pp}")
         if group is None:
             return
         stream = COMPUTE if self.job.faults.is_serialized else DATA_COMM
+        nominal_ns = self.job.latency_ns + int(self.job.gradient_ns * share)
         self.autograd += [
             StreamWait(stream=stream, on_stream=COMPUTE),
             Collective(
                 group=group,
                 operation="all_reduce",
-                size_bytes=self.job.gradient_bytes // self.job.n_buckets,
-                transfer_ns=self._transfer_ns(group, self.job.gradient_ns // self.job.n_buckets),
+                size_bytes=int(self.job.gradient_bytes * share),
+                transfer_ns=self._transfer_ns(group, nominal_ns),
                 stream=stream,
             ),
         ]

@@ -8,6 +8,7 @@ import pytest
 
 import tracekit
 from tracekit.findings import Cause, Level, Severity, Status
+from tracekit.reports.first_screen import CALLS_SENTENCE, facts, notices
 
 NOW_NS = 1_758_610_505_000_000_000
 NAME = "collective-hang"
@@ -171,6 +172,8 @@ def test_the_ranks_of_injected_faults(traces, name):
     (found,) = [f for f in result.findings if f.status is Status.FOUND]
     assert (found.id, found.ranks) == (NAME, expected)
     assert not set(found.scope.victims) & set(expected)
+    assert notices(result) == (CALLS_SENTENCE,)
+    assert facts(result.run) == (("Ranks", "16 of 16 analysed"),)
 
 
 def test_a_call_that_is_another_on_one_rank(finding):

@@ -22,6 +22,7 @@ NOT_IN_EVERY_JOB = {
     "network-tail",
     "redundant-gradient-sync",
     "slow-group",
+    "small-collectives",
     "stage-imbalance",
 }
 """Skipped where a job has no experts, pipeline, encoder, collections, peers or micro-batches."""

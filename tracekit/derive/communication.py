@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tracekit.derive.averages import averaged
+from tracekit.derive.cached import remembered
 from tracekit.derive.call_exposure import call_exposure
 from tracekit.derive.groups import groups
 from tracekit.derive.latency_fit import line
@@ -27,7 +28,14 @@ UNKNOWN = "not known"
 """Operation of a call that says none."""
 MAX_OPERATIONS = 64
 """Those with most time; a job of a thousand ranks has thousands of groups."""
-MAX_SIZES = 32
+MAX_SIZES = 64
+_LINES = {
+    "group": pl.String,
+    "operation": pl.String,
+    "latency_ns": pl.Float64,
+    "ns_per_byte": pl.Float64,
+    "error_share": pl.Float64,
+}
 
 
 def communication(run: Run) -> Traffic | None:
@@ -53,6 +61,26 @@ def communication(run: Run) -> Traffic | None:
             for row in rows.iter_rows(named=True)
         ),
     )
+
+
+@remembered
+def lines(run: Run) -> pl.DataFrame:
+    """Latency and time by the byte of each group and operation that has enough sizes.
+
+    Returns:
+        `group`, `operation`, `latency_ns`, `ns_per_byte`, `error_share`; by group and operation.
+    """
+    instances = traffic(run).with_columns(pl.col("operation").fill_null(UNKNOWN)).collect()
+    sizes = _sizes(_whole_ones(instances)).partition_by(KEY, as_dict=True)
+    fitted = {
+        key: found
+        for key, rows in sizes.items()
+        if (found := line(*(rows[name].to_list() for name in _FITTED))) is not None
+    }
+    rows = [
+        (*key, each.latency_ns, each.ns_per_byte, each.error_share) for key, each in fitted.items()
+    ]
+    return pl.DataFrame(rows, schema=_LINES, orient="row").sort(KEY)
 
 
 def _dimensions(run: Run) -> pl.DataFrame:

@@ -17,6 +17,7 @@ from tracekit.derive.host_causes import host_calls
 from tracekit.derive.host_kinds import CLASSES
 from tracekit.derive.intervals import gaps
 from tracekit.derive.peer_groups import peer_transfers
+from tracekit.derive.small_calls import small_calls
 from tracekit.derive.traffic import traffic
 from tracekit.derive.transfer_tails import tails
 from tracekit.findings import Cause, Finding
@@ -99,25 +100,38 @@ def transfers_like_peers(changes: Changes, run: Run, finding: Finding) -> tuple[
     factors = usual.filter(pl.col("group").is_in(finding.groups)).with_columns(
         factor=pl.min_horizontal(pl.col("usual_ns") / pl.col("p50_ns"), 1.0)
     )
-    own_ns = changes.own_ns.copy()
-    sizes = traffic(run).select("instance", "size_bytes").drop_nulls().collect()
-    rows = (
-        changes.replay.work.with_row_index("row")
-        .filter(pl.col("group").is_in(finding.groups))
-        .join(sizes, on="instance")
-        .join(factors, on=["group", "operation", "size_bytes"])
+    of_instances = (
+        traffic(run)
+        .drop_nulls(["instance", "size_bytes"])
+        .collect()
+        .join(factors, on=["group", "operation", "size_bytes"], validate="m:1")
+        .select("instance", "factor")
     )
+    return (_slower(changes, of_instances),)
+
+
+def bucketed(changes: Changes, run: Run, _finding: Finding) -> tuple[Changes, ...]:
+    """Small collectives take their bytes, and their part of the start of a bucket."""
+    factors = (
+        small_calls(run)
+        .group_by("instance")
+        .agg(factor=(pl.col("merged_ns") / pl.col("took_ns")).max())
+    )
+    return (_slower(changes, factors),)
+
+
+def _slower(changes: Changes, factors: pl.DataFrame) -> Changes:
+    """Transfers take `factor` times as long, by `instance`."""
+    own_ns = changes.own_ns.copy()
+    rows = changes.replay.work.with_row_index("row").join(factors, on="instance", validate="m:1")
     own_ns[rows["row"].to_numpy()] *= rows["factor"].to_numpy()
-    return (changes.timed(own_ns),)
+    return changes.timed(own_ns)
 
 
 def usual_tails(changes: Changes, run: Run, _finding: Finding) -> tuple[Changes, ...]:
     """Transfers in the tail take what is usual for their group, operation and size."""
     factors = tails(run).select("instance", factor=pl.col("usual_ns") / pl.col("transfer_ns"))
-    own_ns = changes.own_ns.copy()
-    rows = changes.replay.work.with_row_index("row").join(factors, on="instance")
-    own_ns[rows["row"].to_numpy()] *= rows["factor"].to_numpy()
-    return (changes.timed(own_ns),)
+    return (_slower(changes, factors),)
 
 
 def without_repeated_reductions(

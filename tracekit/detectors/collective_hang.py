@@ -56,7 +56,7 @@ from tracekit.units import Quantity, Unit, limit
 if TYPE_CHECKING:
     from tracekit.store import Run
 
-MAX_ROWS, MAX_RANKS, MAX_FRAMES = 32, 64, 12
+MAX_ROWS, MAX_GROUPS, MAX_FRAMES = 32, 8, 12
 CAUSES = {
     Fault.NEVER_CALLED: Cause.MISSING_CALL,
     Fault.DEVICE_STOPPED: Cause.PEER_FAILURE,
@@ -115,7 +115,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
             severity=Severity.CRITICAL,
             cause=CAUSES[first],
             ranks=ranks,
-            groups=tuple(dict.fromkeys(each.group for each in found.blocked))[:MAX_RANKS],
+            groups=_groups(found),
             measured=measured,
             limit=least,
             confidence=_confidence(run, found),
@@ -124,6 +124,17 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
             scope=Scope(victims=tuple(sorted(victims))),
         ),
     )
+
+
+def _groups(found: Hang) -> tuple[str, ...]:
+    """Groups in whose collectives others wait for the ranks at fault, the first to wait first."""
+    faulty = set(found.faults)
+    at_fault = [
+        each.group
+        for each in found.blocked
+        if each.sequence is not None and faulty & {*each.missing, *each.ranks}
+    ]
+    return tuple(dict.fromkeys(at_fault))[:MAX_GROUPS]
 
 
 def _title(found: Hang) -> str:
