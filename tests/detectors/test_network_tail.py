@@ -17,8 +17,8 @@ def reduced(make_run, runs):
     `late` is how much later rank 1 enters, `hidden` runs compute beside the second reduction.
     """
 
-    def made(slow, us=300, *, late=0, hidden=0, n_steps=8, n_ranks=2):
-        traces = {rank: runs.Trace() for rank in range(n_ranks)}
+    def made(slow, us=300, *, late=0, hidden=0, n_steps=8, bytes_in=1024):
+        traces = {rank: runs.Trace() for rank in range(2)}
         for step in range(n_steps):
             for rank, trace in traces.items():
                 at = STEP * step
@@ -34,6 +34,7 @@ def reduced(make_run, runs):
                         launched=at + 2 + number,
                         members=[0, 1],
                         sequence=2 * step + number,
+                        bytes_in=bytes_in,
                     )
                     if hidden and number:
                         trace.kernel(begins, hidden, launched=at + 5)
@@ -77,3 +78,18 @@ def test_few_calls_have_no_tail(reduced, finding_of):
     found = finding_of(NAME, reduced((), n_steps=3))
     assert found.status is Status.SKIPPED
     assert "fewer than 8 transfers of a kind" in found.why
+
+
+def test_transfers_of_unknown_sizes_are_not_compared(reduced, finding_of):
+    assert finding_of(NAME, reduced(SLOW, bytes_in=None)).status is Status.SKIPPED
+
+
+def test_collectives_of_hosts_share_their_processors(make_run, runs, finding_of):
+    traces = {0: runs.Trace(), 1: runs.Trace()}
+    for step in range(10):
+        for trace in traces.values():
+            trace.step(step, STEP * step, STEP)
+            trace.op(STEP * step, 100)
+            trace.gloo(STEP * step + 110, 600 if step in (3, 5, 7) else 100)
+    found = finding_of(NAME, make_run(traces))
+    assert (found.status, found.why[:27]) == (Status.SKIPPED, "collectives of hosts (gloo)")

@@ -19,6 +19,19 @@ TAIL_RATIO = 2.0
 _SAME = ("group", "operation", "size_bytes")
 
 
+def comparable(run: Run) -> pl.LazyFrame:
+    """Rows of `TRAFFIC` that can be compared: matched, whole, of a known size and transfer.
+
+    Transfers of unknown sizes may be of any size.
+    """
+    return traffic(run).filter(
+        ~pl.col("is_bound")
+        & pl.col("instance").is_not_null()
+        & pl.col("size_bytes").is_not_null()
+        & (pl.col("transfer_ns") > 0)
+    )
+
+
 @remembered
 def tails(run: Run) -> pl.DataFrame:
     """Instances in the tail, of those all of whose members were recorded, by start.
@@ -28,8 +41,7 @@ def tails(run: Run) -> pl.DataFrame:
     """
     transfer = pl.col("transfer_ns")
     return (
-        traffic(run)
-        .filter(~pl.col("is_bound") & pl.col("instance").is_not_null() & (transfer > 0))
+        comparable(run)
         .with_columns(usual_ns=transfer.median().over(_SAME), n=pl.len().over(_SAME))
         .filter((pl.col("n") >= MIN_CALLS) & (transfer >= TAIL_RATIO * pl.col("usual_ns")))
         .sort("start_ns")

@@ -11,7 +11,7 @@ Formula:
 
 Threshold:
     Found when measured is at least `max_step_share` and at least `min_calls` calls are in the tail.
-    Skipped where nothing is known of eight transfers of one kind.
+    Skipped where nothing is known of eight transfers of one size, and of jobs without devices.
 
 Evidence:
     Groups with a tail: how many calls, how long they take and usually take; the worst calls.
@@ -34,13 +34,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import averaged, averages, mean_steps
 from tracekit.derive.call_exposure import call_exposure
 from tracekit.derive.savings import saving
-from tracekit.derive.traffic import traffic
-from tracekit.derive.transfer_tails import MIN_CALLS, tails
+from tracekit.derive.transfer_tails import MIN_CALLS, comparable, tails
 from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.detectors._cures import usual_tails
+from tracekit.detectors._transfers import ON_HOSTS
 from tracekit.findings import (
     Cause,
     Column,
@@ -75,6 +76,8 @@ class Limits:
 def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     """One finding for the run."""
     means = mean_steps(run)
+    if not has_device_events(run):
+        return (skipped(DETECTOR, ON_HOSTS),)
     if means.is_empty() or not _has_many(run):
         return (skipped(DETECTOR, f"fewer than {MIN_CALLS} transfers of a kind. {DETECTOR.how}"),)
     step_ns = number(means["dur_ns"].mean())
@@ -115,13 +118,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
 
 def _has_many(run: Run) -> bool:
     """Whether any kind of collective has enough transfers to have a tail."""
-    kinds = (
-        traffic(run)
-        .filter(~pl.col("is_bound") & pl.col("transfer_ns").is_not_null())
-        .group_by("group", "operation", "size_bytes")
-        .len()
-        .collect()
-    )
+    kinds = comparable(run).group_by("group", "operation", "size_bytes").len().collect()
     return number(kinds["len"].max()) >= MIN_CALLS
 
 

@@ -11,7 +11,7 @@ Formula:
 
 Threshold:
     Found when measured is at least `max_ratio` and the extra time at least `min_step_share` of a
-    step. Skipped where no group has a peer.
+    step. Skipped where no group has a peer, and of jobs without devices.
 
 Evidence:
     Transfers by group against those of peers, with the hosts of its members; the group's sizes.
@@ -36,12 +36,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import averaged, averages, mean_steps
 from tracekit.derive.call_exposure import call_exposure
 from tracekit.derive.peer_groups import peer_transfers
 from tracekit.derive.savings import saving
 from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.detectors._cures import transfers_like_peers
+from tracekit.detectors._transfers import ON_HOSTS
 from tracekit.findings import (
     Cause,
     Column,
@@ -83,6 +85,8 @@ class Limits:
 
 def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     """One finding for each slow group, the slowest first; else one for the run."""
+    if not has_device_events(run):
+        return (skipped(DETECTOR, ON_HOSTS),)
     rows = _by_group(run)
     means = mean_steps(run)
     if rows.is_empty() or means.is_empty():
