@@ -20,6 +20,7 @@ from tracekit.findings import Severity, Status
 from tracekit.units import Unit
 
 HERE = Path(__file__).parent
+DUMPS = "NVIDIA+nvidia-resiliency-ext/tests/attribution/unit"
 OPERATIONS = "traces/ByteDance-Seed+StragglerAnalysis/data"
 FILES = (HERE / "files.txt").read_text(encoding="utf-8").splitlines()
 SETS = (HERE / "sets.txt").read_text(encoding="utf-8").splitlines()
@@ -45,7 +46,10 @@ WITHOUT_SAVING = {
     "profiler-overhead",  # the job does not run under the profiler
     "straggler-rank",  # waiting that spreads over all ranks is nobody's
     "idle-gpu",  # left to the part that names its cause
+    "no-communication-seen",  # a note about the capture
 }
+STANDING_STILL = {"collective-hang", "collective-mismatch"}
+"""Where a job has no step there is none to save from."""
 
 
 def marked(paths):
@@ -79,10 +83,18 @@ def test_operations_of_a_pipeline_give_a_report_that_holds_together(traces, job)
     check(result)
 
 
+@pytest.mark.parametrize("dumps", ["gpu_error_1st", "lock_gil_2nd", "gpu_error_1st/_dump_3"])
+def test_dumps_of_flight_recorders_give_a_report_that_holds_together(traces, dumps):
+    result = tracekit.analyze(traces / "traces" / DUMPS / "fr_traces" / dumps, engine="local:1")
+    assert (result.whole, result.breakdown) == ((), ())
+    check(result)
+
+
 def test_every_other_file_is_refused_in_one_line(traces):
     folder = traces / "traces"
     others = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} - set(FILES)
-    others -= {path for path in others if path.endswith(".parquet")}
+    others -= {path for path in others if path.endswith(".parquet") or path.startswith(DUMPS)}
+    others |= {f"{DUMPS}/fr_traces/{job}/fault_injection.log" for job in ("gpu_error_1st",)}
     for path in sorted(others):
         with pytest.raises(TracekitError) as refused:
             tracekit.analyze(folder / path, engine="local:1")
@@ -150,8 +162,8 @@ def check_finding(found):
     assert found.recommendation is not None
     saving = found.saving
     if saving is None:
-        assert found.id in WITHOUT_SAVING
-        assert found.severity is Severity.INFO
+        assert found.id in WITHOUT_SAVING | STANDING_STILL
+        assert found.severity is Severity.INFO or found.id in STANDING_STILL
         return
     assert 0 <= saving.per_step_ns.low <= saving.per_step_ns.high
     assert 0 <= saving.share <= saving.share_high <= 1

@@ -11,7 +11,8 @@ Formula:
     that left no dump; circles. measured = ranks at fault.
 
 Threshold:
-    Found when any rank is at fault. Dumps do not say when they were taken: of a job that still ran,
+    Found when any rank is at fault; a note where all that is known of them is that their dumps are
+    not here. Dumps do not say when they were taken: of a job that still ran,
     a rank may only have been ahead of another, so that the confidence is medium at most.
 
 Evidence:
@@ -112,7 +113,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
             DETECTOR,
             Status.FOUND,
             title=_title(found),
-            severity=Severity.CRITICAL,
+            severity=Severity.INFO if _is_unseen(found) else Severity.CRITICAL,
             cause=CAUSES[first],
             ranks=ranks,
             groups=_groups(found),
@@ -145,7 +146,14 @@ def _title(found: Hang) -> str:
         f"{'rank' if len(ranks) == 1 else 'ranks'} {rank_list(ranks)} {_said(fault, len(ranks))}"
         for fault, ranks in by_fault.items()
     ]
+    if _is_unseen(found):
+        return f"{parts[0].capitalize()} here, and others wait for what they may have called"
     return f"The job stands still: {'; '.join(parts)}"
+
+
+def _is_unseen(found: Hang) -> bool:
+    """Whether others wait for ranks without a dump alone, of which nothing is known."""
+    return set(found.faults.values()) == {Fault.NO_DUMP}
 
 
 def _said(fault: Fault, n: int) -> str:
@@ -172,11 +180,8 @@ def _advice(found: Hang) -> Recommendation:
 
 
 def _confidence(run: Run, found: Hang) -> Confidence:
-    missing = [rank for rank, fault in found.faults.items() if fault is Fault.NO_DUMP]
-    if missing and len(missing) == len(found.faults):
-        return Confidence(
-            Level.LOW, f"no dump of rank {rank_list(missing)} is here: it may only not be collected"
-        )
+    if _is_unseen(found):
+        return Confidence(Level.LOW, "the dumps of these ranks may only not have been collected")
     why = "dumps do not say when they were taken: if the job still ran, ranks may only be ahead"
     if len(run.ranks) < run.manifest.world_size:
         why += f"; {run.manifest.world_size - len(run.ranks)} ranks left no dump here"
