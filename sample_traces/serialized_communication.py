@@ -20,15 +20,13 @@ def build(folder: Path, seed: int, severity: float) -> Truth:
     steps = recorded(Job(seed=seed, gradient_ns=gradient_ns, faults=faults), folder)
     if not severity:
         return Truth()
-    return Truth(
-        findings=(
-            Planted(
-                id="exposed-communication",
-                cause=Cause.EXPOSED_COMMUNICATION,
-                saving_ns=steps.saving_ns,
-            ),
-        )
+    exposed = Planted(
+        id="exposed-communication", cause=Cause.EXPOSED_COMMUNICATION, saving_ns=steps.saving_ns
     )
+    serialized = Planted(
+        id="serialized-communication", cause=Cause.SERIALIZED_STREAMS, saving_ns=steps.saving_ns
+    )
+    return Truth(findings=(exposed, serialized))
 
 
 SCENARIO = Scenario(

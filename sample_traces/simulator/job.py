@@ -23,6 +23,8 @@ class Faults:
     """What goes wrong, by rank (and step); nothing does by default.
 
     `host_work` is an operator by name, and for how many ns it keeps the training thread busy.
+    Reductions run in the stream of the compute (`is_serialized`), or it waits for each
+    (`is_awaited`).
     With `n_parts` each layer reduces so many tensors by themselves, each two thirds of the one
     before, and no bucket. With `is_synced_each` gradients are reduced in every micro-batch, not in
     the last one alone. Transfers of a group take `group_factor`, by its name, times as long, and
@@ -47,6 +49,7 @@ class Faults:
     allocation_ns: dict[tuple[int, int], int] = field(default_factory=dict)
     is_freeing: bool = False
     is_serialized: bool = False
+    is_awaited: bool = False
     is_synced_each: bool = False
     n_parts: int = 0
     group_factor: dict[str, float] = field(default_factory=dict)

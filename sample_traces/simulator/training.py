@@ -220,6 +220,8 @@ class _Rank:
                 stream=stream,
             ),
         ]
+        if self.job.faults.is_awaited:
+            self.autograd.append(StreamWait(stream=COMPUTE, on_stream=stream))
 
     def _reduce(
         self,

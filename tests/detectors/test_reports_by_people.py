@@ -231,3 +231,10 @@ def test_s30_one_expert_group_is_slow_without_waiting(simulated):
     found = loud(simulated(job))["slow-group"]
     assert (found.groups, found.ranks) == (("ep2.0.0 (2 ranks: 4–5)",), (4, 5))
     assert found.confidence.level is Level.MEDIUM
+
+
+def test_s17_no_overlap_where_communication_and_compute_share_a_queue(simulated):
+    # OLMo#386: no overlap on one platform; found without the run on the other
+    found = loud(simulated(Job(gradient_ns=8_000_000, faults=Faults(is_awaited=True))))
+    assert found["serialized-communication"].cause is Cause.SERIALIZED_STREAMS
+    assert set(found) == {"serialized-communication", "exposed-communication"}

@@ -21,6 +21,7 @@ NOT_IN_EVERY_JOB = {
     "modality-imbalance",
     "network-tail",
     "redundant-gradient-sync",
+    "serialized-communication",
     "slow-group",
     "small-collectives",
     "stage-imbalance",

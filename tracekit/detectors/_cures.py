@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from tracekit.derive.gradient_sync import repeated_reductions
+from tracekit.derive.held_compute import held
 from tracekit.derive.host_causes import host_calls
 from tracekit.derive.host_kinds import CLASSES
 from tracekit.derive.intervals import gaps
@@ -118,6 +119,12 @@ def bucketed(changes: Changes, run: Run, _finding: Finding) -> tuple[Changes, ..
         .agg(factor=(pl.col("merged_ns") / pl.col("took_ns")).max())
     )
     return (_slower(changes, factors),)
+
+
+def hidden_reductions(changes: Changes, run: Run, _finding: Finding) -> tuple[Changes, ...]:
+    """Reductions that hold compute back take no time; members still begin together."""
+    instances = held(run).filter("is_held")["instance"].drop_nulls().unique()
+    return (changes.scaled(pl.col("instance").is_in(instances.implode()), 0.0),)
 
 
 def _slower(changes: Changes, factors: pl.DataFrame) -> Changes:
