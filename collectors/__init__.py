@@ -26,11 +26,13 @@ class Peek:
 
     `started_ns` is Unix time; `run_key` is equal for all files of one run where the source says so
     (job, group trace id) and different for files of different runs; `digest` is equal for copies.
-    A file that holds several ranks lists them in `ranks`; each is converted by itself.
+    A file that holds several ranks lists them in `ranks`; each is converted by itself. Where they
+    stand for all others (`are_all`), none is missing.
     """
 
     rank: int | None = None
     ranks: tuple[int, ...] = ()
+    are_all: bool = False
     world_size: int | None = None
     started_ns: int | None = None
     run_key: str | None = None

@@ -68,6 +68,7 @@ def peek(path: Path) -> Peek:
     stat = path.stat()
     return Peek(
         ranks=tuple(ranks),
+        are_all=True,
         world_size=ranks[-1] + apart,
         run_key=path.stem,
         digest=sha256(f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest(),

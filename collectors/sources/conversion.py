@@ -254,7 +254,7 @@ def _manifest(
         epoch_ns=options.epoch_ns,
         world_size=found.world_size,
         captures=tuple(replace(c, quality=(*c.quality, *_rank_checks(c))) for c in captures),
-        missing_ranks=tuple(rank for rank in range(found.world_size) if rank not in ranks),
+        missing_ranks=tuple(rank for rank in found.expected_ranks if rank not in ranks),
         other_runs=tuple(
             redaction.alias("run", run.name) if options.is_redacted else path_text(run.name)
             for run in other_runs

@@ -58,12 +58,20 @@ class FoundRun:
     files: tuple[RankFile, ...]
     world_size: int
     started_ns: int | None
+    are_all: bool = False
+
+    @property
+    def expected_ranks(self) -> tuple[int, ...]:
+        """Ranks of the world; where those of a file stand for all, these."""
+        if self.are_all:
+            return tuple(file.rank for file in self.files)
+        return tuple(range(self.world_size))
 
     @property
     def missing_ranks(self) -> tuple[int, ...]:
-        """Ranks of the world without a file."""
+        """Expected ranks without a file."""
         found = {file.rank for file in self.files}
-        return tuple(rank for rank in range(self.world_size) if rank not in found)
+        return tuple(rank for rank in self.expected_ranks if rank not in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,6 +365,7 @@ def _run(group: list[Candidate]) -> FoundRun:
         files=files,
         world_size=max(stated, files[-1].rank + 1 if stated or len(files) > 1 else 1),
         started_ns=min(starts, default=None),
+        are_all=any(candidate.peek.are_all for candidate in group),
     )
 
 

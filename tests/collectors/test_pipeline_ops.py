@@ -58,6 +58,8 @@ def test_its_ranks_and_how_many_there_are_in_all(written):
 def test_each_rank_holds_its_operations_in_nanoseconds(written, tmp_path):
     run = tracekit.convert(written(frame()), tmp_path / "run", engine="local:1")
     assert run.ranks == (0, 4, 8, 12)
+    assert run.manifest.world_size == 16
+    assert run.manifest.missing_ranks == ()  # four ranks share the work of each worker
     (op,) = run.scan("ops", 12).collect().rows(named=True)
     times = (op["start_ns"], op["dur_ns"], op["end_ns"])
     assert times == (500_000_000, 1_250_000_000, 1_750_000_000)
