@@ -172,8 +172,9 @@ def _progress(
     """How far the rank got in each group.
 
     The status is kept by a number of the process, which the entries tie to the group's name; groups
-    without an entry have none.
+    without an entry have none. That of gloo calls everything completed that was enqueued.
     """
+    untold = {_group_of(entry)[0] for entry in entries if _follows_no_states(entry)}
     names = {str(entry.get("pg_id")): _group_of(entry)[0] for entry in entries}
     listed = dump.get("pg_status")
     status = {
@@ -188,7 +189,9 @@ def _progress(
             "group_description": facts.get("description"),
             "members": facts.get("members"),
             "last_enqueued": _sequence(status.get(name, {}).get("last_enqueued_collective")),
-            "last_completed": _sequence(status.get(name, {}).get("last_completed_collective")),
+            "last_completed": None
+            if name in untold
+            else _sequence(status.get(name, {}).get("last_completed_collective")),
         }
         for name, facts in sorted(every.items())
     ]
@@ -219,7 +222,7 @@ def _record(
         "source_rank": sender,
         "destination_rank": receiver,
         "state": _text(entry.get("state")),
-        "is_done": _is_done(name, entry),
+        "is_done": _is_done(entry),
         **{
             f"{column}_ns": None if (at := _ns(entry.get(key))) is None else at - epoch_ns
             for column, key in (
@@ -236,11 +239,16 @@ def _record(
     }
 
 
-def _is_done(name: str, entry: Mapping[str, Any]) -> bool | None:
-    """Whether it ended; null of gloo, whose records are retired from the start."""
+def _is_done(entry: Mapping[str, Any]) -> bool | None:
+    """Whether it ended; null where the backend does not follow states."""
     if entry.get("state") == "completed":
         return True
-    return None if name.startswith("gloo:") else bool(entry.get("retired"))
+    return None if _follows_no_states(entry) else bool(entry.get("retired"))
+
+
+def _follows_no_states(entry: Mapping[str, Any]) -> bool:
+    """Whether it is one of gloo's, whose records are scheduled and retired from the start."""
+    return str(entry.get("profiling_name")).startswith("gloo:")
 
 
 def _group_of(entry: Mapping[str, Any]) -> tuple[str, str | None]:

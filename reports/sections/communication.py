@@ -22,8 +22,8 @@ MAX_OPERATIONS_BY_SIZE = 12
 HOW_TO_READ = (
     "Times are transfers of whole collectives, from the last arrival on: waiting for a late rank "
     "is not the network's. Bus bandwidth is what a link carries, as nccl-tests count it, in 10⁹ "
-    "bytes a second: compare it with what nccl-tests reach on the same nodes. Excess: what calls "
-    "took longer than the median of their size, added up. A question mark: what a group is for was "
+    "bytes a second: compare it with what nccl-tests reach on the same nodes. Excess: transfers "
+    "less the median of their size, added up. A question mark: what a group is for was "
     "inferred from what it does and where its ranks lie."
 )
 A_STEP = (
@@ -32,7 +32,7 @@ A_STEP = (
 )
 BY_SIZE = (
     "Latency and bandwidth are fitted, t = latency + bytes / bandwidth, where sizes differ enough. "
-    "Below half the size at which both cost the same, merging calls buys more than bandwidth does."
+    "Below the size at which both cost the same, merging calls buys more than bandwidth does."
 )
 COLUMNS = (
     Column("Group"),

@@ -143,7 +143,8 @@ def _collectives(run: Run) -> tuple[list[Blocked], set[int]]:
     blocked, stopped = [], set()
     for row in heads.iter_rows(named=True):
         label, number, waiting = row["label"], row["sequence"], tuple(sorted(row["rank"]))
-        members = row["members"] or waiting
+        # gloo records no members: then all that have calls of a group of that name
+        members = row["members"] or [rank for name, rank in known if name == label]
         reached = {r: known.get((label, r), {}) for r in members}
         ended = {r for r, at in reached.items() if (at.get("completed") or -1) >= number}
         missing = {r for r, at in reached.items() if (at.get("enqueued") or -1) < number} - ended
