@@ -200,6 +200,16 @@ ADVICE: dict[Cause, Recommendation] = {
             "perfquery -x  # symbol errors, link downed",
         ),
     ),
+    Cause.SLOW_LINK: Recommendation(
+        "Measure this link and one of its peers; look at what lies between the two ranks, and at "
+        "errors and width of the link.",
+        Change.HARDWARE,
+        (
+            "mpirun -H NODE_A,NODE_B sendrecv_perf -b 1M -e 1G -f 2",
+            "nvidia-smi topo -m",
+            "nvidia-smi nvlink --errorcounters",
+        ),
+    ),
     Cause.PROFILER_OVERHEAD: Recommendation(
         "Record again with fewer options, and compare with a step time without the profiler.",
         Change.SETTING,

@@ -27,8 +27,9 @@ class Faults:
     (`is_awaited`).
     With `n_parts` each layer reduces so many tensors by themselves, each two thirds of the one
     before, and no bucket. With `is_synced_each` gradients are reduced in every micro-batch, not in
-    the last one alone. Transfers of a group take `group_factor`, by its name, times as long, and
-    every `tail_every`-th one of data parallel groups `tail_factor` times.
+    the last one alone. Transfers of a group take `group_factor`, by its name, times as long, those
+    of messages between two ranks, the lower first, `link_factor` times, and every `tail_every`-th
+    one of data parallel groups `tail_factor` times.
     `attention_factor` and `encoder_factor` are those of a rank in a step, `micro_batch_factor` that
     of a micro-batch on all ranks. In layer l the experts of the l-th rank of their group get
     `hot_expert_factor` times the tokens, and the others less, so that all get as many as before.
@@ -53,6 +54,7 @@ class Faults:
     is_synced_each: bool = False
     n_parts: int = 0
     group_factor: dict[str, float] = field(default_factory=dict)
+    link_factor: dict[tuple[int, int], float] = field(default_factory=dict)
     tail_every: int = 0
     tail_factor: float = 1.0
     n_metadata_syncs: int = 0

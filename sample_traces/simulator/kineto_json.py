@@ -39,7 +39,7 @@ _KERNELS |= {"reduce_scatter": "ReduceScatter_Sum_bf16_RING_LL", "broadcast": "B
 class Recording:
     """How the job is recorded: clocks of hosts, what the profiler writes, when it starts.
 
-    `gpu_models` are those of ranks with another one than `gpu_model`.
+    `gpu_models` are those of ranks with another one than `gpu_model`, `hosts` names those of ranks.
     """
 
     world_size: int
@@ -52,6 +52,7 @@ class Recording:
     has_metadata: bool = True
     has_sequence: bool = True
     flags: tuple[str, ...] = ()
+    hosts: dict[int, str] = field(default_factory=dict)
 
 
 def write_kineto(events: dict[int, list[Event]], folder: Path, recording: Recording) -> None:
@@ -63,6 +64,7 @@ def write_kineto(events: dict[int, list[Event]], folder: Path, recording: Record
             "deviceProperties": _devices(rank, recording),
             "distributedInfo": _distributed(rank, recording),
             **dict.fromkeys(recording.flags, 1),
+            **({"host_name": recording.hosts[rank]} if rank in recording.hosts else {}),
             "displayTimeUnit": "ms",
             "baseTimeNanoseconds": BASE_NS,
             "traceEvents": list(_rows(rank, happened, recording)),

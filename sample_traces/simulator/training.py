@@ -251,13 +251,15 @@ class _Rank:
         self, thread: list[Operation], place: int, *, is_forward: bool, is_send: bool
     ) -> None:
         """Send to, or receive from, the stage of a place; each way has a stream of its own."""
+        peer = self.job.rank(self.dp, self.tp, place % self.job.n_pp)
+        factor = self.job.faults.link_factor.get((min(self.rank, peer), max(self.rank, peer)), 1.0)
         message = Message(
             group=self.groups[f"pp{self.dp}.{self.tp}"],
-            peer=self.job.rank(self.dp, self.tp, place % self.job.n_pp),
+            peer=peer,
             is_send=is_send,
             tag="forward" if is_forward else "backward",
             size_bytes=self.job.activation_bytes,
-            transfer_ns=self.job.activation_ns,
+            transfer_ns=round(self.job.activation_ns * factor),
             stream=(SEND if is_send else RECV) + (0 if is_forward else 1),
         )
         if is_send:

@@ -106,7 +106,7 @@ class Trace:
         return self.add("steps", start, dur, step=number, source=source)
 
 
-def write(folder, traces, *, world_size=None, flags=(), n_missing=0):
+def write(folder, traces, *, world_size=None, flags=(), n_missing=0, hosts=()):
     """Write the traces by rank as a run folder and open it."""
     captures = []
     for rank, trace in sorted(traces.items()):
@@ -126,6 +126,7 @@ def write(folder, traces, *, world_size=None, flags=(), n_missing=0):
                 epoch_ns=0,
                 n_rows=writer.n_rows,
                 flags=tuple(flags),
+                host=dict(hosts).get(rank),
             )
         )
     manifest = Manifest(

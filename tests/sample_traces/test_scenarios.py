@@ -23,6 +23,7 @@ NOT_IN_EVERY_JOB = {
     "redundant-gradient-sync",
     "serialized-communication",
     "slow-group",
+    "slow-link",
     "small-collectives",
     "stage-imbalance",
 }

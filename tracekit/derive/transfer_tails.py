@@ -1,4 +1,7 @@
-"""Collectives whose transfer takes far longer than is usual for their group and size."""
+"""Collectives whose transfer takes far longer than is usual for their group and size.
+
+Messages are compared with those of the same two ranks.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ MIN_CALLS = 8
 """Of fewer the median says little about what is usual."""
 TAIL_RATIO = 2.0
 """Transfers on healthy fabrics stay below twice their median, the first of a communicator apart."""
-_SAME = ("group", "operation", "size_bytes")
+_SAME = ("group", "operation", "size_bytes", "sender", "receiver")
 
 
 def comparable(run: Run) -> pl.LazyFrame:
@@ -45,6 +48,6 @@ def tails(run: Run) -> pl.DataFrame:
         .with_columns(usual_ns=transfer.median().over(_SAME), n=pl.len().over(_SAME))
         .filter((pl.col("n") >= MIN_CALLS) & (transfer >= TAIL_RATIO * pl.col("usual_ns")))
         .sort("start_ns")
-        .select("instance", *_SAME, "transfer_ns", "usual_ns")
+        .select("instance", "group", "operation", "size_bytes", "transfer_ns", "usual_ns")
         .collect()
     )

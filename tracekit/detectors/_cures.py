@@ -17,9 +17,8 @@ from tracekit.derive.held_compute import held
 from tracekit.derive.host_causes import host_calls
 from tracekit.derive.host_kinds import CLASSES
 from tracekit.derive.intervals import gaps
-from tracekit.derive.peer_groups import peer_transfers
+from tracekit.derive.peer_transfers import against_peers, of_groups, of_links
 from tracekit.derive.small_calls import small_calls
-from tracekit.derive.traffic import traffic
 from tracekit.derive.transfer_tails import tails
 from tracekit.findings import Cause, Finding
 from tracekit.store import Run
@@ -95,20 +94,27 @@ def hidden_transfers(changes: Changes, _run: Run, _finding: Finding) -> tuple[Ch
     return (changes.scaled(pl.col("class") == "communication", 0.0),)
 
 
-def transfers_like_peers(changes: Changes, run: Run, finding: Finding) -> tuple[Changes, ...]:
-    """Transfers of the groups at fault take what those of peers do, none longer than now."""
-    usual = peer_transfers(run).select("group", "operation", "size_bytes", "p50_ns", "usual_ns")
-    factors = usual.filter(pl.col("group").is_in(finding.groups)).with_columns(
-        factor=pl.min_horizontal(pl.col("usual_ns") / pl.col("p50_ns"), 1.0)
+def groups_like_peers(changes: Changes, run: Run, finding: Finding) -> tuple[Changes, ...]:
+    """Collectives of the groups at fault take what those of peers do, none longer than now."""
+    return (_like_peers(changes, of_groups(run), finding),)
+
+
+def links_like_peers(changes: Changes, run: Run, finding: Finding) -> tuple[Changes, ...]:
+    """Messages over the link at fault take what those of peers do, none longer than now."""
+    return (_like_peers(changes, of_links(run), finding),)
+
+
+def _like_peers(changes: Changes, placed: pl.DataFrame, finding: Finding) -> Changes:
+    same = ("place", "operation", "size_bytes")
+    factor = pl.min_horizontal(pl.col("usual_ns") / pl.col("p50_ns"), 1.0)
+    factors = (
+        against_peers(placed)
+        .filter(pl.col("place").is_in(finding.groups))
+        .select(*same, factor=factor)
     )
-    of_instances = (
-        traffic(run)
-        .drop_nulls(["instance", "size_bytes"])
-        .collect()
-        .join(factors, on=["group", "operation", "size_bytes"], validate="m:1")
-        .select("instance", "factor")
+    return _slower(
+        changes, placed.join(factors, on=same, validate="m:1").select("instance", "factor")
     )
-    return (_slower(changes, of_instances),)
 
 
 def bucketed(changes: Changes, run: Run, _finding: Finding) -> tuple[Changes, ...]:
