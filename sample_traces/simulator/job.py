@@ -33,12 +33,14 @@ class Faults:
     `attention_factor` and `encoder_factor` are those of a rank in a step, `micro_batch_factor` that
     of a micro-batch on all ranks. In layer l the experts of the l-th rank of their group get
     `hot_expert_factor` times the tokens, and the others less, so that all get as many as before.
+    A rank's part in exchanges of tokens is `exchange_factor` times as large, and takes as long.
     """
 
     compute_factor: dict[int, float] = field(default_factory=dict)
     extra_kernels: dict[int, int] = field(default_factory=dict)
     expert_factor: dict[int, float] = field(default_factory=dict)
     hot_expert_factor: float = 1.0
+    exchange_factor: dict[int, float] = field(default_factory=dict)
     attention_factor: dict[tuple[int, int], float] = field(default_factory=dict)
     encoder_factor: dict[tuple[int, int], float] = field(default_factory=dict)
     micro_batch_factor: dict[int, float] = field(default_factory=dict)

@@ -171,8 +171,7 @@ class _Rank:
         name = f"ep{self.dp // self.job.n_ep}.{self.tp}.{self.pp}"
         if name not in self.groups:
             return
-        exchange_ns = self.job.exchange_ns
-        self._reduce(thread, name, EXPERT_COMM, exchange_ns, operation="all_to_all")
+        self._exchange(thread, name)
         factor = self.job.faults.expert_factor.get(self.rank, 1.0) * self._tokens(number)
         times = 1 if phase == "forward" else 2
         dur_ns = self._kernel_ns(self.job.expert_ns * factor * times)
@@ -181,7 +180,13 @@ class _Rank:
             Kernel(name=f"grouped_gemm_{phase}_kernel", dur_ns=dur_ns, call_ns=self._call_ns()),
             End(),
         ]
-        self._reduce(thread, name, EXPERT_COMM, exchange_ns, operation="all_to_all")
+        self._exchange(thread, name)
+
+    def _exchange(self, thread: list[Operation], name: str) -> None:
+        """All-to-all of tokens: a rank that has more of them takes longer than the others."""
+        more = self.job.faults.exchange_factor.get(self.rank, 1.0)
+        exchange_ns = round(self.job.exchange_ns * more)
+        self._reduce(thread, name, EXPERT_COMM, exchange_ns, operation="all_to_all", more=more)
 
     def _transfer_ns(self, group: Group, nominal_ns: int) -> int:
         """How long a collective of a group takes once all its members are there."""
@@ -230,6 +235,7 @@ class _Rank:
         stream: int,
         transfer_ns: int,
         operation: str = "all_reduce",
+        more: float = 1.0,
     ) -> None:
         """A collective of activations that the next kernel needs; none without its group."""
         group = self.groups.get(name)
@@ -240,7 +246,7 @@ class _Rank:
             Collective(
                 group=group,
                 operation=operation,
-                size_bytes=self.job.activation_bytes,
+                size_bytes=round(self.job.activation_bytes * more),
                 transfer_ns=self._transfer_ns(group, transfer_ns),
                 stream=stream,
             ),

@@ -17,6 +17,7 @@ TOLERANCE = 0.1
 NOT_IN_EVERY_JOB = {
     "expert-imbalance",
     "garbage-collection",
+    "imbalanced-all-to-all",
     "microbatch-imbalance",
     "modality-imbalance",
     "network-tail",

@@ -7,7 +7,9 @@ are equal; elsewhere the wait is null, "not known", never zero. Splits and bytes
 recorded are taken as equal, and the finding says so.
 
 Clock-aligned: max a − a_r on the common clock (`clocks`), for messages too: both sides of one wait
-for the later. Null where the clocks of the members cannot be compared.
+for the later; and for uneven all-to-all, where each waits for what all others send it: one that
+gets nothing of the last may leave before, and then all of its call is waiting. Null where the
+clocks of the members cannot be compared.
 
 Where a member was not recorded it may have come last: d − x is then the least that a rank waited,
 and what is left of the call is waiting or transfer, "not split".
@@ -133,8 +135,8 @@ def _on_common_clock(run: Run) -> pl.DataFrame:
 def _aligned_wait_ns() -> pl.Expr:
     """Max a − a_r within the call, where the last to enter lets all of them go."""
     waited_ns = pl.col("entered_ns").max().over("instance") - pl.col("entered_ns")
-    is_message = pl.col("operation").is_in(list(POINT_TO_POINT)) & (pl.col("n_seen") > 1)
-    is_known = waited_ns.is_not_null() & (pl.col("is_split") | is_message.fill_null(value=False))
+    lets_go = pl.col("operation").is_in([*POINT_TO_POINT, "all_to_all"]) & (pl.col("n_seen") > 1)
+    is_known = waited_ns.is_not_null() & (pl.col("is_split") | lets_go.fill_null(value=False))
     return pl.when(is_known).then(pl.min_horizontal(waited_ns, "dur_ns"))
 
 

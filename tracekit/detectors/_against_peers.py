@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import polars as pl
 
 from tracekit.derive.activity import has_device_events
-from tracekit.derive.averages import averaged, averages, mean_steps
-from tracekit.derive.call_exposure import call_exposure
+from tracekit.derive.averages import averages, mean_steps
 from tracekit.derive.peer_transfers import against_peers
 from tracekit.derive.savings import saving
+from tracekit.derive.shown_transfers import shown_transfers
 from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.detectors._transfers import ON_HOSTS
 from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Scope, Status
@@ -87,11 +87,7 @@ def slow_places(
 
 
 def _by_place(run: Run, placed: pl.DataFrame) -> pl.DataFrame:
-    """Each place with peers: `ratio` to them, and what of that shows in a mean step, `extra_ns`.
-
-    Of a message the receiver's part shows: nothing on the sender waits for it. Where waiting inside
-    a call is not known, its transfer is that of the instance, and shows as far as the call does.
-    """
+    """Each place with peers: `ratio` to them, and what of that shows in a mean step, `extra_ns`."""
     n = pl.col("n_calls")
     took_ns, usual_ns = (n * pl.col("p50_ns")).sum(), (n * pl.col("usual_ns")).sum()
     compared = (
@@ -105,16 +101,9 @@ def _by_place(run: Run, placed: pl.DataFrame) -> pl.DataFrame:
         )
     )
     n_steps = max(1, len(averages(run).steps))
-    own = placed.select("instance", "place", own_ns="transfer_ns")
     exposed = (
-        averaged(run, call_exposure)
-        .filter((pl.col("operation") != "send").fill_null(value=True))
-        .drop_nulls("instance")
-        .join(own, on="instance", validate="m:1")
-        .with_columns(
-            pl.coalesce("exposed_transfer_ns", pl.min_horizontal("exposed_ns", "own_ns")),
-            pl.coalesce("transfer_ns", "own_ns"),
-        )
+        shown_transfers(run)
+        .join(placed.select("instance", "place"), on="instance", validate="m:1")
         .group_by("place", "rank")
         .agg(pl.col("exposed_transfer_ns", "transfer_ns").sum() / n_steps)
         .group_by("place")

@@ -20,6 +20,7 @@ from tracekit.derive.intervals import gaps
 from tracekit.derive.peer_transfers import against_peers, of_groups, of_links
 from tracekit.derive.small_calls import small_calls
 from tracekit.derive.transfer_tails import tails
+from tracekit.derive.uneven_exchanges import exchanges
 from tracekit.findings import Cause, Finding
 from tracekit.store import Run
 from tracekit.what_if.changes import IS_HOST, Changes
@@ -125,6 +126,21 @@ def bucketed(changes: Changes, run: Run, _finding: Finding) -> tuple[Changes, ..
         .agg(factor=(pl.col("merged_ns") / pl.col("took_ns")).max())
     )
     return (_slower(changes, factors),)
+
+
+def even_exchanges(changes: Changes, run: Run, _finding: Finding) -> tuple[Changes, ...]:
+    """Members of an all-to-all each take what the mean of its bytes takes the fullest one."""
+    share = pl.col("mean_bytes") / pl.col("max_bytes")
+    shares = exchanges(run).group_by("instance").agg(share=share.first())
+    own_ns = changes.own_ns.copy()
+    rows = (
+        changes.replay.work.with_row_index("row")
+        .with_columns(own_ns=pl.Series(own_ns))
+        .join(shares, on="instance", validate="m:1")
+        .with_columns(even_ns=pl.col("own_ns").max().over("instance") * pl.col("share"))
+    )
+    own_ns[rows["row"].to_numpy()] = rows["even_ns"].to_numpy()
+    return (changes.timed(own_ns),)
 
 
 def hidden_reductions(changes: Changes, run: Run, _finding: Finding) -> tuple[Changes, ...]:
