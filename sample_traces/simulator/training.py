@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 MAIN, AUTOGRAD = 1, 2
 """Thread numbers: the training thread launches forward and optimizer, the other one backward."""
 COMPUTE, DATA_COMM, TENSOR_COMM, EXPERT_COMM = 7, 20, 24, 26
+OFFLOAD, PCIE_BYTES_PER_NS = 40, 25
 SEND, RECV = 28, 32
 """Streams of messages forward; those of messages backward are the next number."""
 
@@ -215,18 +216,32 @@ class _Rank:
             return
         stream = COMPUTE if self.job.faults.is_serialized else DATA_COMM
         nominal_ns = self.job.latency_ns + int(self.job.gradient_ns * share)
+        transfer_ns = self._transfer_ns(group, nominal_ns)
+        every = self.job.faults.copy_every
+        if every and self.n_transfers[group.name] % every == 0:
+            transfer_ns = round(transfer_ns * self.job.faults.contention_factor)
+            self._copy_beside(stream, transfer_ns)
         self.autograd += [
             StreamWait(stream=stream, on_stream=COMPUTE),
             Collective(
                 group=group,
                 operation="all_reduce",
                 size_bytes=int(self.job.gradient_bytes * share),
-                transfer_ns=self._transfer_ns(group, nominal_ns),
+                transfer_ns=transfer_ns,
                 stream=stream,
             ),
         ]
         if self.job.faults.is_awaited:
             self.autograd.append(StreamWait(stream=COMPUTE, on_stream=stream))
+
+    def _copy_beside(self, stream: int, dur_ns: int) -> None:
+        """Something goes to the host while the next reduction runs, from pinned memory."""
+        nbytes = dur_ns * PCIE_BYTES_PER_NS
+        self.autograd += [
+            StreamWait(stream=OFFLOAD, on_stream=COMPUTE),
+            StreamWait(stream=OFFLOAD, on_stream=stream),
+            Copy(kind="DtoH", size_bytes=nbytes, dur_ns=dur_ns, stream=OFFLOAD),
+        ]
 
     def _reduce(
         self,

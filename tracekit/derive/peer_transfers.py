@@ -15,7 +15,7 @@ import polars as pl
 from tracekit.derive.cached import remembered
 from tracekit.derive.groups import groups
 from tracekit.derive.kernel_kinds import POINT_TO_POINT
-from tracekit.derive.transfer_tails import comparable
+from tracekit.derive.traffic import comparable
 
 if TYPE_CHECKING:
     from tracekit.store import Run

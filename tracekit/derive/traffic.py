@@ -62,6 +62,19 @@ def traffic(run: Run) -> pl.LazyFrame:
     )
 
 
+def comparable(run: Run) -> pl.LazyFrame:
+    """Rows of `TRAFFIC` that can be compared: matched, whole, of a known size and transfer.
+
+    Transfers of unknown sizes may be of any size.
+    """
+    return traffic(run).filter(
+        ~pl.col("is_bound")
+        & pl.col("instance").is_not_null()
+        & pl.col("size_bytes").is_not_null()
+        & (pl.col("transfer_ns") > 0)
+    )
+
+
 def bus_factor() -> pl.Expr:
     """Busbw / algbw of `operation` among `n_members`; null where it is not defined."""
     n, operation = pl.col("n_members"), pl.col("operation")

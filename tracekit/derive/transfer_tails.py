@@ -1,6 +1,7 @@
 """Collectives whose transfer takes far longer than is usual for their group and size.
 
-Messages are compared with those of the same two ranks.
+Messages are compared with those of the same two ranks; what copies or compute beside it explain
+(`contention`) is no tail.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.cached import remembered
-from tracekit.derive.traffic import traffic
+from tracekit.derive.contention import contended
+from tracekit.derive.traffic import comparable
 
 if TYPE_CHECKING:
     from tracekit.store import Run
@@ -20,19 +22,6 @@ MIN_CALLS = 8
 TAIL_RATIO = 2.0
 """Transfers on healthy fabrics stay below twice their median, the first of a communicator apart."""
 _SAME = ("group", "operation", "size_bytes", "sender", "receiver")
-
-
-def comparable(run: Run) -> pl.LazyFrame:
-    """Rows of `TRAFFIC` that can be compared: matched, whole, of a known size and transfer.
-
-    Transfers of unknown sizes may be of any size.
-    """
-    return traffic(run).filter(
-        ~pl.col("is_bound")
-        & pl.col("instance").is_not_null()
-        & pl.col("size_bytes").is_not_null()
-        & (pl.col("transfer_ns") > 0)
-    )
 
 
 @remembered
@@ -45,6 +34,7 @@ def tails(run: Run) -> pl.DataFrame:
     transfer = pl.col("transfer_ns")
     return (
         comparable(run)
+        .join(contended(run).lazy().select("instance"), on="instance", how="anti")
         .with_columns(usual_ns=transfer.median().over(_SAME), n=pl.len().over(_SAME))
         .filter((pl.col("n") >= MIN_CALLS) & (transfer >= TAIL_RATIO * pl.col("usual_ns")))
         .sort("start_ns")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from tracekit.derive.contention import contended
 from tracekit.derive.gradient_sync import repeated_reductions
 from tracekit.derive.held_compute import held
 from tracekit.derive.host_causes import host_calls
@@ -161,6 +162,13 @@ def usual_tails(changes: Changes, run: Run, _finding: Finding) -> tuple[Changes,
     """Transfers in the tail take what is usual for their group, operation and size."""
     factors = tails(run).select("instance", factor=pl.col("usual_ns") / pl.col("transfer_ns"))
     return (_slower(changes, factors),)
+
+
+def transfers_alone(changes: Changes, run: Run, finding: Finding) -> tuple[Changes, ...]:
+    """Transfers beside what the finding names take what they take alone, none longer than now."""
+    factor = pl.min_horizontal(pl.col("alone_ns") / pl.col("transfer_ns"), 1.0)
+    rows = contended(run).filter(beside=finding.subject).select("instance", factor=factor)
+    return (_slower(changes, rows),)
 
 
 def without_repeated_reductions(

@@ -88,7 +88,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         return (skipped(DETECTOR, _NONE),)
     n_steps = max(1, len(averages(run).steps))
     step_ns = number(means["dur_ns"].mean())
-    ratio = calls["max_bytes"].sum() / calls["mean_bytes"].sum()
+    ratio = number(calls["max_bytes"].sum()) / number(calls["mean_bytes"].sum())
     extra = (calls["exposed_transfer_ns"] * (1 - calls["mean_bytes"] / calls["max_bytes"])).alias(
         "extra_ns"
     )

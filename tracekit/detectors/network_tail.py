@@ -35,10 +35,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tracekit.derive.activity import has_device_events
-from tracekit.derive.averages import averaged, averages, mean_steps
-from tracekit.derive.call_exposure import call_exposure
+from tracekit.derive.averages import averages, mean_steps
 from tracekit.derive.savings import saving
-from tracekit.derive.transfer_tails import MIN_CALLS, comparable, tails
+from tracekit.derive.shown_transfers import shown_transfers
+from tracekit.derive.traffic import comparable
+from tracekit.derive.transfer_tails import MIN_CALLS, tails
 from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.detectors._cures import usual_tails
 from tracekit.detectors._transfers import ON_HOSTS
@@ -126,7 +127,7 @@ def _extra(run: Run) -> pl.DataFrame:
     """Calls of averaged steps in the tail with `extra_ns` and `exposed_extra_ns`, by rank."""
     extra = pl.col("transfer_ns") - pl.col("usual_ns")
     return (
-        averaged(run, call_exposure)
+        shown_transfers(run)
         .drop("group", "operation", "transfer_ns")
         .join(tails(run), on="instance", validate="m:1")
         .with_columns(extra_ns=extra)
