@@ -215,6 +215,7 @@ class _Rank:
         if group is None:
             return
         stream = COMPUTE if self.job.faults.is_serialized else DATA_COMM
+        self._copy_bucket(self.autograd, "CatArrayBatchedCopy_contig")
         nominal_ns = self.job.latency_ns + int(self.job.gradient_ns * share)
         transfer_ns = self._transfer_ns(group, nominal_ns)
         every = self.job.faults.copy_every
@@ -233,6 +234,12 @@ class _Rank:
         ]
         if self.job.faults.is_awaited:
             self.autograd.append(StreamWait(stream=COMPUTE, on_stream=stream))
+
+    def _copy_bucket(self, thread: list[Operation], name: str) -> None:
+        """Tensors of a bucket are copied into one buffer, or out of it."""
+        dur_ns = self.job.faults.bucket_copy_ns
+        if dur_ns:
+            thread += [Begin(name="aten::cat"), Kernel(name=name, dur_ns=dur_ns), End()]
 
     def _copy_beside(self, stream: int, dur_ns: int) -> None:
         """Something goes to the host while the next reduction runs, from pinned memory."""
@@ -291,6 +298,8 @@ class _Rank:
     def _optimize(self) -> None:
         if f"dp{self.tp}.{self.pp}" in self.groups:
             self.main.append(StreamWait(stream=COMPUTE, on_stream=DATA_COMM))
+            for _ in range(self.job.n_buckets):
+                self._copy_bucket(self.main, "split_with_sizes_copy_out_contiguous_no_cast_kernel")
         self.main.append(Begin(name="Optimizer.step#AdamW.step", category="annotation"))
         for _ in range(4):
             name = "void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor>"

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from tracekit.derive.contention import contended
+from tracekit.derive.copy_in_out import series_copies
 from tracekit.derive.gradient_sync import repeated_reductions
 from tracekit.derive.held_compute import held
 from tracekit.derive.host_causes import host_calls
@@ -169,6 +170,16 @@ def transfers_alone(changes: Changes, run: Run, finding: Finding) -> tuple[Chang
     factor = pl.min_horizontal(pl.col("alone_ns") / pl.col("transfer_ns"), 1.0)
     rows = contended(run).filter(beside=finding.subject).select("instance", factor=factor)
     return (_slower(changes, rows),)
+
+
+def without_series_copies(changes: Changes, run: Run, _finding: Finding) -> tuple[Changes, ...]:
+    """Copies in series with collectives take no time."""
+    place = ["rank", "device", "stream", "start_ns"]
+    copies = series_copies(run).select(place)
+    rows = changes.replay.work.with_row_index("row").join(copies, on=place, how="semi")
+    own_ns = changes.own_ns.copy()
+    own_ns[rows["row"].to_numpy()] = 0.0
+    return (changes.timed(own_ns),)
 
 
 def without_repeated_reductions(
