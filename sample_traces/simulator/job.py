@@ -94,7 +94,9 @@ class Job:
     Each layer runs `n_pieces` times four kernels, whose nominal durations have a spread of
     `kernel_spread` around those of their operator (of ln; the same on all ranks); with the shares
     of the operators that makes 1.35, as on H100 and A100. With `n_ep` expert ranks a layer sends
-    tokens to experts and back. An encoder of another modality runs before the first layer, for
+    tokens to experts and back. With `n_cp` context ranks a layer has so many chunks of attention of
+    `chunk_ns`, while each the keys and values of the next go around their ring, for `ring_ns` (0:
+    each rank has them all). An encoder of another modality runs before the first layer, for
     `encoder_ns`, forward and twice that backward. `loader` null reads in the training thread, for
     `loader_ns`. Each reduction of gradients takes `latency_ns` besides its bytes. A graph launches
     a whole layer by one call.
@@ -104,6 +106,7 @@ class Job:
     n_tp: int = 1
     n_pp: int = 1
     n_ep: int = 1
+    n_cp: int = 1
     schedule: Schedule = "1f1b"
     n_chunks: int = 1
     n_layers: int = 8
@@ -129,6 +132,8 @@ class Job:
     tensor_ns: int = 60_000
     activation_bytes: int = 16 << 20
     activation_ns: int = 150_000
+    ring_ns: int = 100_000
+    chunk_ns: int = 200_000
     is_synced: bool = True
     is_graphed: bool = False
     noise: Noise = field(default_factory=Noise)
@@ -139,6 +144,8 @@ class Job:
         """Refuse a layout that does not divide."""
         if self.n_dp % self.n_ep:
             raise ValueError(f"{self.n_ep} expert ranks do not divide {self.n_dp} data ranks")
+        if self.n_dp % self.n_cp:
+            raise ValueError(f"{self.n_cp} context ranks do not divide {self.n_dp} data ranks")
         if self.n_layers % (self.n_pp * self.n_chunks):
             raise ValueError(f"{self.n_layers} layers do not divide over stages and chunks")
         if (self.schedule == "interleaved") != (self.n_chunks > 1):
@@ -178,7 +185,7 @@ def each_step(rank: int, dur_ns: float) -> dict[tuple[int, int], int]:
 def groups(job: Job) -> tuple[Group, ...]:
     """The world and one communicator for each row of the grid, named as Megatron does.
 
-    Experts are spread over `n_ep` neighbouring data-parallel ranks.
+    Experts are spread over `n_ep` neighbouring data-parallel ranks, sequences over `n_cp`.
     """
     dps, tps, pps = range(job.n_dp), range(job.n_tp), range(job.n_pp)
     found = [Group(name="0", purpose="default_pg", members=tuple(range(job.world_size)))]
@@ -199,11 +206,15 @@ def groups(job: Job) -> tuple[Group, ...]:
     ]
     found += [
         _group(
-            f"ep{first // job.n_ep}.{tp}.{pp}",
-            "EXPERT_MODEL_PARALLEL_GROUP",
-            [job.rank(dp, tp, pp) for dp in dps[first : first + job.n_ep]],
+            f"{name}{first // n}.{tp}.{pp}",
+            purpose,
+            [job.rank(dp, tp, pp) for dp in dps[first : first + n]],
         )
-        for first in range(0, job.n_dp, job.n_ep)
+        for name, purpose, n in (
+            ("ep", "EXPERT_MODEL_PARALLEL_GROUP", job.n_ep),
+            ("cp", "CONTEXT_PARALLEL_GROUP", job.n_cp),
+        )
+        for first in range(0, job.n_dp, n)
         for tp in tps
         for pp in pps
     ]

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 MAIN, AUTOGRAD = 1, 2
 """Thread numbers: the training thread launches forward and optimizer, the other one backward."""
 COMPUTE, DATA_COMM, TENSOR_COMM, EXPERT_COMM = 7, 20, 24, 26
+RING_SEND, RING_RECV = 36, 37
 OFFLOAD, PCIE_BYTES_PER_NS = 40, 25
 SEND, RECV = 28, 32
 """Streams of messages forward; those of messages backward are the next number."""
@@ -157,8 +158,38 @@ class _Rank:
         factor = faults.micro_batch_factor.get(turn.micro_batch, 1.0)
         longer = faults.attention_factor.get((self.rank, step), 1.0)
         thread += layer(job, self.rank, self.random, phase, dur_ns * factor, longer)
+        self._ring(thread, phase)
         self._reduce(thread, f"tp{self.dp}.{self.pp}", TENSOR_COMM, job.tensor_ns)
         self._experts(thread, phase, number)
+
+    def _ring(self, thread: list[Operation], phase: str) -> None:
+        """Attention over chunks of a sequence, of which others hold all but one."""
+        job = self.job
+        if job.n_cp == 1:
+            return
+        group = self.groups[f"cp{self.dp // job.n_cp}.{self.tp}.{self.pp}"]
+        place, n = group.members.index(self.rank), job.n_cp
+        for chunk in range(n):
+            if chunk and job.ring_ns:
+                thread.append(StreamWait(stream=COMPUTE, on_stream=RING_RECV))
+            if chunk + 1 < n and job.ring_ns:
+                for peer, is_send in (((place + 1) % n, True), ((place - 1) % n, False)):
+                    stream = RING_SEND if is_send else RING_RECV
+                    message = Message(
+                        group=group,
+                        peer=group.members[peer],
+                        is_send=is_send,
+                        size_bytes=job.activation_bytes,
+                        transfer_ns=job.ring_ns,
+                        stream=stream,
+                    )
+                    thread += [StreamWait(stream=stream, on_stream=COMPUTE), message]
+            kernel = Kernel(
+                name=f"flash_chunk_{phase}_kernel",
+                dur_ns=self._kernel_ns(job.chunk_ns),
+                call_ns=self._call_ns(),
+            )
+            thread += [Begin(name="aten::_flash_attention"), kernel, End()]
 
     def _encode(self, thread: list[Operation], phase: str, step: int) -> None:
         """Images go through an encoder before the first layer, and gradients after it."""

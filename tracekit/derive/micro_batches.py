@@ -2,8 +2,8 @@
 
 The training thread launches forward turns, autograd's thread backward ones, and a stage of a
 pipeline sends or receives between two turns. So a turn is what was launched in a step without a
-change of thread and without a message between. The optimizer and what is shorter than a tenth of
-the usual turn is none.
+change of thread and without a message between; those of context parallel rings are no stage's. The
+optimizer and what is shorter than a tenth of the usual turn is none.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import polars as pl
 
 from tracekit.derive.activity import COMPUTE, device_of_call, training_thread
 from tracekit.derive.cached import cached
+from tracekit.derive.groups import groups
 from tracekit.derive.instances import instances
 from tracekit.derive.kernel_kinds import POINT_TO_POINT
 from tracekit.derive.steps import launched
@@ -42,9 +43,14 @@ def turns(run: Run, rank: int) -> pl.LazyFrame:
 
 
 def _turns(run: Run, rank: int) -> pl.DataFrame:
+    rings = groups(run).filter(dimension="context")["group"].drop_nulls()
     messages = (
         instances(run)
-        .filter((pl.col("rank") == rank) & pl.col("operation").is_in(list(POINT_TO_POINT)))
+        .filter(
+            (pl.col("rank") == rank)
+            & pl.col("operation").is_in(list(POINT_TO_POINT))
+            & ~pl.col("group").is_in(rings.implode())
+        )
         .select("stream", "start_ns", device=device_of_call(run), is_message=pl.lit(value=True))
         .unique(["device", "stream", "start_ns"])
     )

@@ -97,6 +97,14 @@ def hidden_transfers(changes: Changes, _run: Run, _finding: Finding) -> tuple[Ch
     return (changes.scaled(pl.col("class") == "communication", 0.0),)
 
 
+def without_transfers_of_groups(
+    changes: Changes, _run: Run, finding: Finding
+) -> tuple[Changes, ...]:
+    """Transfers of the groups named take no time; members still begin together."""
+    is_theirs = pl.col("group").is_in(finding.groups) & (pl.col("class") == "communication")
+    return (changes.scaled(is_theirs, 0.0),)
+
+
 def groups_like_peers(changes: Changes, run: Run, finding: Finding) -> tuple[Changes, ...]:
     """Collectives of the groups at fault take what those of peers do, none longer than now."""
     return (_like_peers(changes, of_groups(run), finding),)
