@@ -210,6 +210,12 @@ ADVICE: dict[Cause, Recommendation] = {
             "nvidia-smi nvlink --errorcounters",
         ),
     ),
+    Cause.MISSING_CALL: Recommendation(
+        "Look for a branch or a loop that only some ranks take: collectives must be called by all "
+        "members, equally often and in the same order. torch checks every call when told to.",
+        Change.CODE,
+        ("export TORCH_DISTRIBUTED_DEBUG=DETAIL",),
+    ),
     Cause.PROFILER_OVERHEAD: Recommendation(
         "Record again with fewer options, and compare with a step time without the profiler.",
         Change.SETTING,

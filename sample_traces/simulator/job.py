@@ -31,7 +31,8 @@ class Faults:
     of messages between two ranks, the lower first, `link_factor` times, and every `tail_every`-th
     one of data parallel groups `tail_factor` times. A copy runs beside every `copy_every`-th
     reduction of gradients, which takes `contention_factor` times as long. For `bucket_copy_ns`
-    tensors are copied into the bucket before each reduction, and again out of it.
+    tensors are copied into the bucket before each reduction, and again out of it. In each step all
+    reduce a count that nobody waits for, but `absent`, which makes up for it after its last step.
     `attention_factor` and `encoder_factor` are those of a rank in a step, `micro_batch_factor` that
     of a micro-batch on all ranks. In layer l the experts of the l-th rank of their group get
     `hot_expert_factor` times the tokens, and the others less, so that all get as many as before.
@@ -64,6 +65,7 @@ class Faults:
     copy_every: int = 0
     contention_factor: float = 1.0
     bucket_copy_ns: int = 0
+    absent: int | None = None
     n_metadata_syncs: int = 0
     operator_ns: int = 0
     load_ns: int = 0
