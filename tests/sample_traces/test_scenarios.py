@@ -19,6 +19,7 @@ NOT_IN_EVERY_JOB = {
     "expert-imbalance",
     "garbage-collection",
     "imbalanced-all-to-all",
+    "late-sender",
     "microbatch-imbalance",
     "modality-imbalance",
     "network-tail",
