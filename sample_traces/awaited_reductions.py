@@ -23,8 +23,7 @@ def build(folder: Path, seed: int, severity: float) -> Truth:
     serialized = Planted(
         id="serialized-communication", cause=Cause.SERIALIZED_STREAMS, saving_ns=saving_ns
     )
-    exposed = Planted(id="exposed-communication", cause=Cause.EXPOSED_COMMUNICATION)
-    return Truth(findings=(serialized, exposed))
+    return Truth(findings=(serialized,))
 
 
 SCENARIO = Scenario(

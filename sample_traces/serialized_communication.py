@@ -20,13 +20,10 @@ def build(folder: Path, seed: int, severity: float) -> Truth:
     steps = recorded(Job(seed=seed, gradient_ns=gradient_ns, faults=faults), folder)
     if not severity:
         return Truth()
-    exposed = Planted(
-        id="exposed-communication", cause=Cause.EXPOSED_COMMUNICATION, saving_ns=steps.saving_ns
-    )
     serialized = Planted(
         id="serialized-communication", cause=Cause.SERIALIZED_STREAMS, saving_ns=steps.saving_ns
     )
-    return Truth(findings=(exposed, serialized))
+    return Truth(findings=(serialized,))
 
 
 SCENARIO = Scenario(

@@ -26,8 +26,7 @@ def build(folder: Path, seed: int, severity: float) -> Truth:
     if not severity:
         return Truth()
     repeated = Planted(id="redundant-gradient-sync", cause=Cause.REPEATED_WORK, saving_ns=saving_ns)
-    exposed = Planted(id="exposed-communication", cause=Cause.EXPOSED_COMMUNICATION)
-    return Truth(findings=(repeated, exposed))
+    return Truth(findings=(repeated,))
 
 
 SCENARIO = Scenario(

@@ -24,8 +24,7 @@ def build(folder: Path, seed: int, severity: float) -> Truth:
     if not severity:
         return Truth()
     small = Planted(id="small-collectives", cause=Cause.SMALL_MESSAGES, saving_ns=saving_ns)
-    exposed = Planted(id="exposed-communication", cause=Cause.EXPOSED_COMMUNICATION)
-    return Truth(findings=(small, exposed))
+    return Truth(findings=(small,))
 
 
 SCENARIO = Scenario(

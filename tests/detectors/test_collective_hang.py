@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 
 import pytest
@@ -38,14 +39,18 @@ def call(number, *, group="0", name="nccl:all_reduce", done=False, at=None, **mo
 def finding(tmp_path):
     """The finding about ranks whose recorders hold these records."""
 
-    def analysed(by_rank, groups, name=NAME, **kept):
+    def analysed(by_rank, groups, name=NAME, written_s=None, **kept):
         folder = tmp_path / "dumps"
         folder.mkdir()
         config = {g: {"name": g, "desc": f"group {g}", "ranks": str(m)} for g, m in groups.items()}
         for rank, records in by_rank.items():
             own = {g: c for g, c in config.items() if rank in groups[g]}
             dump = {"version": "2.9", "pg_config": own, "pg_status": {}, "entries": records}
-            (folder / f"_dump_{rank}").write_bytes(pickle.dumps(dump | kept))
+            path = folder / f"_dump_{rank}"
+            path.write_bytes(pickle.dumps(dump | kept))
+            if written_s is not None:  # after the first call
+                at_ns = NOW_NS + written_s * 1_000_000_000
+                os.utime(path, ns=(at_ns, at_ns))
         result = tracekit.analyze(folder, engine="local:1")
         assert not [f for f in result.findings if f.status is Status.FAILED]
         return next(f for f in result.findings if f.id == name)
@@ -98,7 +103,8 @@ def test_a_device_that_does_not_end_what_ended_elsewhere_has_stopped(finding):
 def test_that_a_host_is_ahead_in_later_calls_says_nothing(finding):
     # all are in call 1, which does not end: 0 has called 2 and 3 already
     found = finding({0: [call(1), call(2), call(3)], 1: [call(1)]}, {"0": [0, 1]})
-    assert (found.status, found.measured.value) == (Status.CLEAR, 0)
+    assert (found.severity, found.ranks, found.measured.value) == (Severity.INFO, (), 0)
+    assert found.title.startswith("All 2 ranks are in all_reduce 1")
 
 
 def test_a_rank_without_a_dump_is_the_likely_one_and_may_only_not_be_collected(finding):
@@ -158,6 +164,29 @@ def test_a_job_that_ended_its_calls_is_clear(finding):
     done = [call(n, done=True) for n in range(5)]
     found = finding({0: done, 1: done}, {"0": [0, 1]})
     assert (found.status, found.title) == (Status.CLEAR, "No rank is waited for in vain")
+
+
+@pytest.mark.parametrize(
+    ("written_s", "severity", "level"),
+    [(610, Severity.CRITICAL, Level.MEDIUM), (2, Severity.INFO, Level.LOW)],
+)
+def test_s28_all_ranks_are_in_a_call_that_none_has_ended(finding, written_s, severity, level):
+    # LlamaFactory#9496: 16 ranks joined all-reduce 730, the watchdog ended the job after 600 s
+    calls = [call(729, done=True, at=0), call(730, at=1, timeout_ms=600_000)]
+    by_rank = dict.fromkeys(range(16), calls)
+    found = finding(by_rank, {"0": list(range(16))}, written_s=written_s)
+    assert (found.severity, found.confidence.level) == (severity, level)
+    assert (found.cause, found.ranks) == (Cause.PEER_FAILURE, ())  # no rank "never called"
+    assert found.title == (
+        "All 16 ranks are in all_reduce 730 of group 0 (16 ranks: 0–15), and none has ended it"
+    )
+    assert "TORCH_FR_BUFFER_SIZE=2000" in " ".join(found.recommendation.commands)
+
+
+def test_a_call_that_ended_for_one_is_no_joined_one(finding):
+    calls = [call(1, done=True), call(2)]
+    found = finding({0: calls, 1: [call(1, done=True), call(2, done=True)]}, {"0": [0, 1]})
+    assert found.ranks == (0,)
 
 
 def test_where_the_ranks_at_fault_were_last(finding):

@@ -4,7 +4,8 @@ A rank waits at its first call in a group that has not ended, for the members th
 call; at a message for the peer that has no call to match it. Where the call has ended for another
 member, all had made it: then the device of the rank that still waits has stopped. A rank that waits
 for others is held up itself, so that at fault are those that someone waits for and that wait for
-nobody, those whose device stopped, and circles of ranks that wait for each other.
+nobody, those whose device stopped, and circles of ranks that wait for each other. Where all members
+are in one call and it has ended for none, nobody is at fault: it runs, or its transport failed.
 
 Gloo does not follow states: there the last call of a rank in a group counts as not ended, which is
 told apart from one that ended by the members that never made it.
@@ -51,10 +52,14 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hang:
-    """What the dumps show: the ranks at fault with why, and the calls that wait."""
+    """What the dumps show: the ranks at fault with why, and the calls that wait.
+
+    `joined` are calls that all members are in and that ended for none.
+    """
 
     faults: dict[int, Fault]
     blocked: tuple[Blocked, ...]
+    joined: tuple[Blocked, ...] = ()
 
 
 @remembered
@@ -106,6 +111,7 @@ def progress(run: Run) -> pl.DataFrame:
 def hang(run: Run) -> Hang:
     """Who holds the job up; nobody where no call waits for anybody."""
     blocked, stopped = _collectives(run)
+    joined = tuple(each for each in blocked if _is_joined(run, each))
     blocked += _messages(run)
     waits: dict[int, set[int]] = defaultdict(set)
     for each in blocked:
@@ -118,7 +124,18 @@ def hang(run: Run) -> Hang:
             faults[rank] = Fault.NEVER_CALLED if rank in run.ranks else Fault.NO_DUMP
     faults |= dict.fromkeys(_circles(waits, faults), Fault.CIRCLE)
     shown = [each for each in blocked if each.missing or set(each.ranks) & stopped]
-    return Hang(faults=faults, blocked=tuple(sorted(shown, key=lambda each: each.created_ns)))
+    blocked = sorted(shown, key=lambda each: each.created_ns)
+    return Hang(faults=faults, blocked=tuple(blocked), joined=joined)
+
+
+def _is_joined(run: Run, call: Blocked) -> bool:
+    """Whether all members are in the call, and it is known to have ended for none."""
+    if call.missing:
+        return False
+    here = records(run).filter(~pl.col("is_message"), label=call.group, sequence=call.sequence)
+    members = here["members"][0]
+    has_all = members is not None and set(members.to_list()) == set(call.ranks)
+    return has_all and here["is_done"].null_count() == 0 and not here["is_done"].any()
 
 
 def _collectives(run: Run) -> tuple[list[Blocked], set[int]]:

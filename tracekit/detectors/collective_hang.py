@@ -12,8 +12,10 @@ Formula:
 
 Threshold:
     Found when any rank is at fault; a note where all that is known of them is that their dumps are
-    not here. Dumps do not say when they were taken: of a job that still ran,
-    a rank may only have been ahead of another, so that the confidence is medium at most.
+    not here. Dumps do not say when they were taken: of a job that still ran, a rank may only have
+    been ahead of another, so that the confidence is medium at most. Where all members are in one
+    call that ended for none, nobody is named: a note, or critical where the files were written
+    about as long after the call as its timeout.
 
 Evidence:
     How far each rank at fault got in its groups against the others, and how long before them its
@@ -36,8 +38,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.hangs import Fault, Hang, hang, progress, records
-from tracekit.detectors import Detector, finding, rank_list
+from tracekit.derive.hangs import Blocked, Fault, Hang, hang, progress, records
+from tracekit.detectors import Detector, finding, number, rank_list
 from tracekit.findings import (
     Cause,
     Change,
@@ -89,6 +91,20 @@ ADVICE = {
     ),
 }
 
+ALL_JOINED = Recommendation(
+    "No rank is missing. If the job stood still, the transport or a peer failed after the call "
+    "began: read what NCCL wrote of the network and of errors of devices, on all nodes, and record "
+    "more of it next time.",
+    Change.HARDWARE,
+    (
+        "dmesg | grep -i 'xid\\|mlx5\\|link'",
+        "export NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/shared/folder/nccl.%h.%p",
+        "export TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
+    ),
+)
+WRITTEN_WITHIN_NS = 600_000_000_000
+"""A watchdog waits for the other ranks, and writes its dump some minutes after the timeout."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -103,11 +119,13 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
     ranks = tuple(sorted(found.faults))
     measured = Quantity(len(ranks), Unit.COUNT)
     least = Quantity(limits.min_ranks, Unit.COUNT)
+    if len(ranks) < limits.min_ranks and found.joined:
+        return (_joined(run, found.joined, least),)
     if len(ranks) < limits.min_ranks:
         return (finding(DETECTOR, Status.CLEAR, measured=measured, limit=least),)
     first = min(found.faults.values(), key=list(Fault).index)
     victims = {rank for each in found.blocked for rank in each.ranks} - set(ranks)
-    evidence = (_behind(run, found), _waiting(found), *_stacks(run, ranks))
+    evidence = (_behind(run, found), _waiting(found.blocked), *_stacks(run, ranks))
     return (
         finding(
             DETECTOR,
@@ -125,6 +143,49 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
             scope=Scope(victims=tuple(sorted(victims))),
         ),
     )
+
+
+def _joined(run: Run, calls: tuple[Blocked, ...], least: Quantity) -> Finding:
+    """All members are in a call and none has ended it: it runs, or its transport failed."""
+    first = min(calls, key=lambda each: each.created_ns)
+    n = len(first.ranks)
+    has_timed_out = _has_timed_out(run, first)
+    why = "the dumps were written as long after the call as its timeout"
+    if not has_timed_out:
+        why = "dumps do not say when they were taken: the job may have been running"
+    return finding(
+        DETECTOR,
+        Status.FOUND,
+        title=f"All {n} ranks are in {first.operation} {first.sequence} of group {first.group}, "
+        "and none has ended it",
+        severity=Severity.CRITICAL if has_timed_out else Severity.INFO,
+        cause=Cause.PEER_FAILURE,
+        groups=tuple(each.group for each in calls[:MAX_GROUPS]),
+        measured=Quantity(0, Unit.COUNT),
+        limit=least,
+        confidence=Confidence(Level.MEDIUM if has_timed_out else Level.LOW, why),
+        recommendation=ALL_JOINED,
+        evidence=(_waiting(calls),),
+        scope=Scope(victims=first.ranks),
+    )
+
+
+def _has_timed_out(run: Run, call: Blocked) -> bool:
+    """Whether dumps were written about its timeout after the call, as a watchdog writes them.
+
+    By when the files were last changed: of copies that is when they were copied.
+    """
+    here = records(run).filter(~pl.col("is_message"), label=call.group, sequence=call.sequence)
+    timeout_ns = here["timeout_ns"].max()
+    written = [
+        capture.source.modified_ns - run.manifest.epoch_ns - call.created_ns
+        for capture in run.manifest.captures
+        if capture.rank in call.ranks
+    ]
+    if timeout_ns is None or not written:
+        return False
+    least_ns, most_ns = number(timeout_ns) / 2, number(timeout_ns) + WRITTEN_WITHIN_NS
+    return all(least_ns <= after_ns <= most_ns for after_ns in written)
 
 
 def _groups(found: Hang) -> tuple[str, ...]:
@@ -238,7 +299,7 @@ def _behind(run: Run, found: Hang) -> Evidence:
     )
 
 
-def _waiting(found: Hang) -> Evidence:
+def _waiting(calls: tuple[Blocked, ...]) -> Evidence:
     return Evidence(
         title="Calls that wait, the first one first",
         columns=(
@@ -256,7 +317,7 @@ def _waiting(found: Hang) -> Evidence:
                 rank_list(list(each.ranks)),
                 rank_list(list(each.missing)) or None,
             )
-            for each in found.blocked[:MAX_ROWS]
+            for each in calls[:MAX_ROWS]
         ),
     )
 
