@@ -19,9 +19,9 @@ MAX_WIDE = 12
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A time, and words that the pattern of the table may name; a marked one is pointed out."""
+    """A value, and words that the pattern of the table may name; a marked one is pointed out."""
 
-    ns: float
+    value: float
     also: tuple[str, ...] = ()
     is_marked: bool = False
 
@@ -44,7 +44,7 @@ class Heat:
     """A heat map. `says` is the sentence of a cell and `blank` that of one without a value.
 
     In both `{row}`, `{column}`, `{value}` and `{0}`, `{1}` … stand for the row's and the column's
-    heading, the cell's time and its words.
+    heading, the cell's value and its words.
     """
 
     caption: str
@@ -53,8 +53,9 @@ class Heat:
     rows: tuple[Row, ...]
     says: str
     blank: str
-    low_ns: float
-    high_ns: float
+    low: float
+    high: float
+    unit: Unit = Unit.NS
     aside: str = ""
 
 
@@ -84,18 +85,18 @@ def heat_table(heat: Heat) -> Markup:
     )
 
 
-def colour(heat: Heat, ns: float) -> int:
-    """The step of the scale that a time falls on: 0 to 9."""
-    span_ns = heat.high_ns - heat.low_ns
-    share = (ns - heat.low_ns) / span_ns if span_ns > 0 else 1.0
+def colour(heat: Heat, value: float) -> int:
+    """The step of the scale that a value falls on: 0 to 9."""
+    span = heat.high - heat.low
+    share = (value - heat.low) / span if span > 0 else 1.0
     return min(N_COLOURS - 1, max(0, int(share * N_COLOURS)))
 
 
 def _scale(heat: Heat) -> Markup:
     steps = Markup("").join(Markup('<i class="h{}"></i>').format(i) for i in range(N_COLOURS))
-    low, high = text(heat.low_ns, Unit.NS), text(heat.high_ns, Unit.NS)
+    low, high = text(heat.low, heat.unit), text(heat.high, heat.unit)
     return Markup('<p class="scale">{} <span aria-hidden="true">{}</span> {}</p>').format(
-        "0" if heat.low_ns == 0 else low, steps, high
+        "0" if heat.low == 0 else low, steps, high
     )
 
 
@@ -113,5 +114,5 @@ def _cell(heat: Heat, cell: Cell | None) -> Markup:
     also = Markup(' data-also="{}"').format("|".join(cell.also)) if cell.also else ""
     mark = Markup(" data-marked") if cell.is_marked else ""
     return Markup("<td class=h{}{}{}>{}").format(
-        colour(heat, cell.ns), also, mark, text(cell.ns, Unit.NS)
+        colour(heat, cell.value), also, mark, text(cell.value, heat.unit)
     )

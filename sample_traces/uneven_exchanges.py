@@ -33,7 +33,8 @@ def build(folder: Path, seed: int, severity: float) -> Truth:
         ranks=(RANK,),
         saving_ns=saving_ns,
     )
-    return Truth(findings=(planted,))
+    # What each rank waits in uneven exchanges cannot be told from their transfers.
+    return Truth(findings=(planted,), skipped=("straggler-rank",))
 
 
 SCENARIO = Scenario(

@@ -1,4 +1,4 @@
-"""What a result says of communication: plain data, by group and operation.
+"""What a result says of communication: plain data, by group and operation, phase, and pair.
 
 The formulas stand in `tracekit.derive.traffic` and `tracekit.derive.communication`.
 """
@@ -80,9 +80,45 @@ class OperationTraffic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseTraffic:
+    """Communication of a mean step of a rank in one phase; `phase` null: not known.
+
+    `n_calls` and times are means over ranks and averaged steps.
+    """
+
+    phase: str | None
+    dimension: str | None
+    operation: str | None
+    n_calls: float
+    step_ns: float
+    exposed_wait_ns: float
+    exposed_transfer_ns: float
+    exposed_unsplit_ns: float
+    hidden_ns: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairTraffic:
+    """Messages from one rank to another, or (`is_hosts`) from ranks of one host to another's.
+
+    `p50_ns` is of transfers; null where none is known.
+    """
+
+    sender: str
+    receiver: str
+    is_hosts: bool
+    n_calls: int
+    total_bytes: int | None
+    p50_ns: float | None
+    busbw_gb_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
     """All communication: `n_instances` in all, of which one rank alone recorded `n_unmatched`."""
 
     n_instances: int
     n_unmatched: int
     operations: tuple[OperationTraffic, ...]
+    phases: tuple[PhaseTraffic, ...] = ()
+    pairs: tuple[PairTraffic, ...] = ()

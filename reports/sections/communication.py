@@ -1,4 +1,4 @@
-"""Communication by group and operation: bytes, bandwidth, latency, and what no compute hid."""
+"""Communication by group and operation: bytes, bandwidth, and what no compute hid, by phase too."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 from tracekit.findings import Column
 from tracekit.reports.components import note, table
+from tracekit.reports.stacked_table import Part, Stack, stacked_table
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
     from tracekit.findings import Result
-    from tracekit.traffic import OperationTraffic
+    from tracekit.traffic import OperationTraffic, PhaseTraffic
 
-ORDER = 38
+ORDER = 36
 TITLE = "Communication by group"
 
 GB = 1e9
-MAX_OPERATIONS_BY_SIZE = 12
 HOW_TO_READ = (
     "Times are transfers of whole collectives, from the last arrival on: waiting for a late rank "
     "is not the network's. Bus bandwidth is what a link carries, as nccl-tests count it, in 10⁹ "
@@ -29,10 +29,6 @@ HOW_TO_READ = (
 A_STEP = (
     "Of a mean step of one rank. Hidden is what ran while compute ran too. Calls that run at the "
     "same time count each by itself, so that sums can exceed the exposed communication of a step."
-)
-BY_SIZE = (
-    "Latency and bandwidth are fitted, t = latency + bytes / bandwidth, where sizes differ enough. "
-    "Below the size at which both cost the same, merging calls buys more than bandwidth does."
 )
 COLUMNS = (
     Column("Group"),
@@ -46,28 +42,21 @@ COLUMNS = (
     Column("Bus bandwidth", Unit.BYTES_PER_S),
     Column("Which is"),
 )
-STEP_COLUMNS = (
-    Column("Group"),
-    Column("Operation"),
-    Column("Time a step", Unit.NS),
-    Column("Exposed transfer", Unit.NS),
-    Column("Exposed waiting", Unit.NS),
-    Column("Exposed, not split", Unit.NS),
-    Column("Hidden", Unit.NS),
+PARTS = (
+    Part("Exposed transfer", "part-2"),
+    Part("Exposed waiting", "part-3"),
+    Part("Exposed, not split", "part-4"),
+    Part("Hidden", "part-1"),
 )
-SIZE_COLUMNS = (
-    Column("Group"),
-    Column("Operation"),
-    Column("Bytes a call", Unit.BYTES),
-    Column("Calls", Unit.COUNT),
-    Column("Median", Unit.NS),
-    Column("p99", Unit.NS),
-    Column("Bus bandwidth", Unit.BYTES_PER_S),
+NOT_KNOWN = "not known"
+PHASES = (
+    "By phase: what another thread than the training thread launches is backward, what is launched "
+    "inside a mark of the optimizer's step is the optimizer's."
 )
 
 
 def render(result: Result, /) -> Markup | None:
-    """Three tables: each operation, its mean step, its sizes; None without communication."""
+    """Each operation, its mean step, and the step by phase; None without communication."""
     traffic = result.traffic
     if traffic is None:
         return None
@@ -83,18 +72,35 @@ def render(result: Result, /) -> Markup | None:
     )
     stepped = [each for each in operations if each.step_ns is not None]
     if stepped:
-        page += note(A_STEP) + table(
-            "Exposed and hidden, mean step of a rank", STEP_COLUMNS, [_step(e) for e in stepped]
+        page += note(A_STEP) + stacked_table(
+            "Exposed and hidden, mean step of a rank",
+            ("Group", "Operation"),
+            PARTS,
+            [Stack((each.group, each.operation), _parts(each)) for each in stepped],
         )
-    sized = [each for each in operations[:MAX_OPERATIONS_BY_SIZE] if len(each.sizes) > 1]
-    if sized:
-        fits = " ".join(_fit(each) for each in sized if each.fit is not None)
-        page += note(f"{BY_SIZE} {fits}".strip()) + table(
-            "Transfers by size",
-            SIZE_COLUMNS,
-            [_size(each, number) for each in sized for number in range(len(each.sizes))],
+    if traffic.phases:
+        page += note(PHASES) + stacked_table(
+            "By phase, mean step of a rank",
+            ("Phase", "Parallel", "Operation", "Calls"),
+            PARTS,
+            [_phase(each) for each in traffic.phases],
         )
     return page
+
+
+def _phase(each: PhaseTraffic) -> Stack:
+    calls = text(each.n_calls, Unit.COUNT)
+    heads = (each.phase or NOT_KNOWN, each.dimension, each.operation or NOT_KNOWN, calls)
+    return Stack(heads, _parts(each))
+
+
+def _parts(each: OperationTraffic | PhaseTraffic) -> tuple[float | None, ...]:
+    return (
+        each.exposed_transfer_ns,
+        each.exposed_wait_ns,
+        each.exposed_unsplit_ns,
+        each.hidden_ns,
+    )
 
 
 def _row(each: OperationTraffic) -> tuple[str | int | float | None, ...]:
@@ -116,48 +122,6 @@ def _which_is(each: OperationTraffic) -> str | None:
     if each.is_bound:
         return "at least: ranks are missing"
     return f"bound by {each.bound.value}" if each.bound else None
-
-
-def _step(each: OperationTraffic) -> tuple[str | float | None, ...]:
-    return (
-        each.group,
-        each.operation,
-        each.step_ns,
-        each.exposed_transfer_ns,
-        each.exposed_wait_ns,
-        each.exposed_unsplit_ns,
-        each.hidden_ns,
-    )
-
-
-def _size(each: OperationTraffic, number: int) -> tuple[str | int | float | None, ...]:
-    size = each.sizes[number]
-    return (
-        each.group,
-        each.operation,
-        size.size_bytes,
-        size.n_calls,
-        size.p50_ns,
-        size.p99_ns,
-        _bytes_per_s(size.busbw_gb_s),
-    )
-
-
-def _fit(each: OperationTraffic) -> str:
-    """The fitted line of one operation in words."""
-    fit = each.fit
-    if fit is None:
-        return ""
-    rate = "no limit by bytes"
-    if fit.busbw_gb_s is not None:
-        rate = f"{text(fit.busbw_gb_s * GB, Unit.BYTES_PER_S)} bus bandwidth"
-    half = ""
-    if fit.half_bytes:
-        half = f", both cost the same at {text(fit.half_bytes, Unit.BYTES)}"
-    return (
-        f"{each.operation} of {each.group}: {text(fit.latency_ns, Unit.NS)} latency, {rate}{half} "
-        f"(error {text(fit.error_share, Unit.SHARE)})."
-    )
 
 
 def _bytes_per_s(gb_s: float | None) -> float | None:

@@ -122,9 +122,9 @@ def _heat(
         rows=rows,
         says=says,
         blank="no rank here",
-        low_ns=min(compute_ns),
+        low=min(compute_ns),
         # A spread below 10 % is noise: it must not fill the whole scale.
-        high_ns=max(*compute_ns, 1.1 * min(compute_ns)),
+        high=max(*compute_ns, 1.1 * min(compute_ns)),
     )
 
 

@@ -62,8 +62,8 @@ def render(result: Result, /) -> Markup | None:
         rows=rows,
         says="{row} was late by {value} in step {column}",
         blank="{row} was not late in step {column}",
-        low_ns=0.0,
-        high_ns=max(ns for rank in ranks for ns in late_ns[rank].values()),
+        low=0.0,
+        high=max(ns for rank in ranks for ns in late_ns[rank].values()),
     )
     return note(HOW_TO_READ + cut) + heat_table(heat)
 

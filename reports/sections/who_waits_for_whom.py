@@ -80,8 +80,8 @@ def _heat(matrix: tuple[WaitedFor, ...], shown: dict[int, float], n_together: in
         ),
         says=f"{{row}} made {ranks} {{column}} wait {{value}} a step{together}",
         blank=f"{{row}} and {ranks} {{column}}: no waiting",
-        low_ns=0.0,
-        high_ns=max(waited_ns.values()),
+        low=0.0,
+        high=max(waited_ns.values()),
     )
 
 

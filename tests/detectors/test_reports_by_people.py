@@ -5,6 +5,7 @@ The names are those of the reports: a pull request, an issue, a study.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -238,3 +239,93 @@ def test_s17_no_overlap_where_communication_and_compute_share_a_queue(simulated)
     found = loud(simulated(Job(gradient_ns=8_000_000, faults=Faults(is_awaited=True))))
     assert found["serialized-communication"].cause is Cause.SERIALIZED_STREAMS
     assert set(found) == {"serialized-communication"}
+
+
+def test_s13_a_backward_pass_that_two_nodes_make_four_times_as_long(simulated):
+    # nccl#689: 57 ms on one node, 237 ms on two; a spinning collective is no utilization
+    job = Job(n_layers=8, backward_ns=7_000_000, gradient_ns=230_000_000, n_steps=4)
+    result = simulated(job)
+    found = loud(result)
+    assert set(found) == {"exposed-communication"}
+    rows = [row for row in result.breakdown if row.step == 11]
+    # of 230 ms of reductions, which begin after two layers, some 42 ms have compute to hide behind
+    assert rows[0].exposed_communication_ns == pytest.approx(180e6, rel=0.1)
+    idle = next(f for f in result.findings if f.id == "idle-gpu")
+    assert idle.status is not Status.FOUND or idle.severity is Severity.INFO
+
+
+@pytest.fixture
+def sharded_traces(tmp_path):
+    """Traces of a job whose gather and scatter outlast the compute; without launches, if asked."""
+
+    def made(*, has_launches=True):
+        folder = tmp_path / f"sharded-{has_launches}"
+        folder.mkdir()
+        recorded(Job(gradient_ns=25_000_000), folder)
+        for path in folder.iterdir():
+            trace = json.loads(path.read_text())
+            for event in trace["traceEvents"]:
+                arguments = event.get("args", {})
+                if arguments.get("Collective name") == "allreduce":
+                    is_gather = arguments["Seq"] % 2
+                    name = "_allgather_base" if is_gather else "_reduce_scatter_base"
+                    event["name"] = "ncclDevKernel_" + (
+                        "AllGather" if is_gather else "ReduceScatter"
+                    )
+                    arguments["Collective name"] = name
+                    arguments["Process Group Description"] = "fsdp"
+            if not has_launches:
+                trace["traceEvents"] = [
+                    event for event in trace["traceEvents"] if event.get("cat") != "cuda_runtime"
+                ]
+            path.write_text(json.dumps(trace))
+        return folder
+
+    return made
+
+
+def test_s14_no_overlap_is_measured_without_links_and_their_absence_is_said(sharded_traces):
+    # pytorch#106177: overlap on one node, none on sixteen, and arrows are missing
+    result = tracekit.analyze(sharded_traces(has_launches=False), engine="local:1")
+    operations = {each.operation for each in result.traffic.operations}
+    assert operations == {"all_gather", "reduce_scatter"}
+    assert all(each.exposed_transfer_ns > 0 for each in result.traffic.operations)
+    assert "exposed-communication" in {f.id for f in result.findings if f.status is Status.FOUND}
+    assert "device events without a launch" in {check.check for check in result.quality}
+
+
+def test_s15_gathers_that_take_half_of_the_gpu_time_are_wire_bound(sharded_traces):
+    # pytorch#102434: full sharding over several nodes
+    found = loud(tracekit.analyze(sharded_traces(), engine="local:1"))
+    assert set(found) == {"exposed-communication"}  # nobody is late
+    advice = found["exposed-communication"].recommendation
+    assert "hybrid shard" in advice.text
+    assert "bus bandwidth" in advice.text
+
+
+def test_s18_no_kernel_is_slower_and_more_communication_shows(simulated, tmp_path):
+    # torchtitan#929: the new commit takes longer by what its communication shows
+    old = tmp_path / "old"
+    old.mkdir()
+    recorded(Job(), old)
+    before = tracekit.analyze(old, engine="local:1")
+    for path in old.iterdir():
+        path.unlink()
+    old.rmdir()
+    after = simulated(Job(gradient_ns=25_000_000))
+    exposed = [
+        next(f for f in result.findings if f.id == "exposed-communication").measured.value
+        * result.run.step_ns
+        for result in (before, after)
+    ]
+    grown_ns = after.run.step_ns - before.run.step_ns
+    assert exposed[1] - exposed[0] == pytest.approx(grown_ns, rel=0.01)
+    assert set(loud(after)) == {"exposed-communication"}
+
+
+def test_s29_kernels_that_only_a_name_tells_are_recognised(simulated):
+    # HTA#360: only ncclDevKernel_* names, nothing else is recorded of them
+    result = simulated(Job(gradient_ns=25_000_000), has_metadata=False)
+    (row,) = result.traffic.operations
+    assert (row.operation, row.n_calls) == ("all_reduce", 24)  # 4 a step, 6 steps
+    assert row.busbw_gb_s is None  # no bytes are known

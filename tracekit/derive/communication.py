@@ -14,10 +14,20 @@ import polars as pl
 from tracekit.derive.averages import averaged
 from tracekit.derive.cached import remembered
 from tracekit.derive.call_exposure import call_exposure
+from tracekit.derive.call_phases import phases
 from tracekit.derive.groups import groups
 from tracekit.derive.latency_fit import line
+from tracekit.derive.pairs import pairs
 from tracekit.derive.traffic import bus_factor, traffic
-from tracekit.traffic import Bound, Fit, OperationTraffic, SizeTraffic, Traffic
+from tracekit.traffic import (
+    Bound,
+    Fit,
+    OperationTraffic,
+    PairTraffic,
+    PhaseTraffic,
+    SizeTraffic,
+    Traffic,
+)
 
 if TYPE_CHECKING:
     from tracekit.derive.latency_fit import Line
@@ -60,6 +70,8 @@ def communication(run: Run) -> Traffic | None:
             _operation(row, sizes.get((row["group"], row["operation"])))
             for row in rows.iter_rows(named=True)
         ),
+        phases=tuple(PhaseTraffic(**row) for row in phases(run).iter_rows(named=True)),
+        pairs=tuple(PairTraffic(**row) for row in pairs(run).iter_rows(named=True)),
     )
 
 

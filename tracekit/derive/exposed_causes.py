@@ -41,7 +41,7 @@ def exposed_causes(run: Run) -> pl.DataFrame:
     Returns:
         `rank`, `step`, `group`, `operation`, `cause` (a cause of findings, or `BYTES`),
         `exposed_ns`, and `extra_ns`: what transfers take longer for the cause, hidden or not, which
-        holds up those after them; both Float64, sorted by rank, step, group, operation and cause.
+        holds up those after them; sorted by rank, step, group, operation and cause.
     """
     calls = shown_transfers(run).select(
         *_PLACE,
@@ -79,7 +79,10 @@ _PLACE = ("rank", "step", "group", "operation")
 def _summed(parts: pl.DataFrame) -> pl.DataFrame:
     return (
         parts.group_by(*_PLACE, "cause")
-        .agg(exposed_ns=pl.col("left_ns").sum(), extra_ns=pl.col("extra_ns").sum())
+        .agg(  # whole ns: sums of fractions depend on their order
+            exposed_ns=pl.col("left_ns").round().cast(pl.Int64).sum(),
+            extra_ns=pl.col("extra_ns").round().cast(pl.Int64).sum(),
+        )
         .filter((pl.col("exposed_ns") > 0) | (pl.col("extra_ns") > 0))
         .sort(*_PLACE, "cause", nulls_last=True)
     )

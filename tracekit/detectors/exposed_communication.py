@@ -145,7 +145,7 @@ def _advice(run: Run, of_bytes: pl.DataFrame) -> Recommendation | None:
         of_bytes.group_by("group", "operation")
         .agg(pl.col("exposed_ns").sum())
         .join(groups(run).select("group", "dimension"), on="group", how="left", validate="m:1")
-        .sort("exposed_ns", "group", descending=[True, False])
+        .sort("exposed_ns", "group", "operation", descending=[True, False, False])
         .head(1)
     )
     rows = most.select("dimension", "operation").rows()
@@ -153,11 +153,12 @@ def _advice(run: Run, of_bytes: pl.DataFrame) -> Recommendation | None:
 
 
 def _by_cause(causes: pl.DataFrame, n_parts: int) -> Evidence:
+    place = ("cause", "group", "operation")
     rows = (
         causes.filter(pl.col("exposed_ns") > 0)
-        .group_by("cause", "group", "operation")
+        .group_by(place)
         .agg(exposed_ns=pl.col("exposed_ns").sum() / n_parts)
-        .sort("exposed_ns", "cause", "group", descending=[True, False, False])
+        .sort("exposed_ns", *place, descending=[True, False, False, False], nulls_last=True)
         .with_columns(pl.col("operation").fill_null("not known"))
         .head(16)
     )
