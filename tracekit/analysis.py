@@ -38,6 +38,7 @@ from tracekit.findings import (
     CALLS,
     GPU,
     HOST_THREAD,
+    LOGS,
     Efficiency,
     Inefficiency,
     Parts,
@@ -261,8 +262,13 @@ def _run_facts(run: Run, rows: pl.DataFrame, chosen: Averages, means: pl.DataFra
 def _device_kind(run: Run) -> str:
     if has_device_events(run):
         return GPU
-    has_calls_alone = run.n_rows("flight_groups") > 0 and run.n_rows("cpu_ops") == 0
-    return CALLS if has_calls_alone else HOST_THREAD
+    if run.n_rows("cpu_ops") > 0:
+        return HOST_THREAD
+    if run.n_rows("flight_groups") > 0:
+        return CALLS
+    texts = ("communicators", "nccl_messages", "bandwidth_baselines")
+    is_text = any(run.n_rows(table) for table in texts) and run.n_rows("ops") == 0
+    return LOGS if is_text else HOST_THREAD
 
 
 def _efficiency(means: pl.DataFrame) -> Efficiency | None:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA_VERSION = 1
-GPU, HOST_THREAD, CALLS = "gpu", "host thread", "calls"
+GPU, HOST_THREAD, CALLS, LOGS = "gpu", "host thread", "calls", "logs"
 """What stands for a device in `RunFacts.device_kind`: a GPU, the training thread without one, or
-nothing, where flight recorders kept calls alone.
+nothing, where flight recorders kept calls alone, or logs and measurements of the fabric are all.
 """
 
 Cell = str | int | float | bool | None
