@@ -95,7 +95,7 @@ def overall(result: Result) -> Verdict:
     """The worst severity found; healthy when none and the checks that count were made.
 
     A detector that failed, or fewer than half of the checks made, leaves too much open to call a
-    run healthy.
+    run healthy. Checks of a further source that is not there do not count.
     """
     problems = found(result.findings, Status.FOUND)
     for severity in (Severity.CRITICAL, Severity.WARNING):
@@ -104,11 +104,12 @@ def overall(result: Result) -> Verdict:
     if problems:
         return Verdict("Minor findings only", "info")
     n_clear = len(found(result.findings, Status.CLEAR))
+    n_asked = sum(not finding.is_of_further_source for finding in result.findings)
     if not n_clear and replayed_verdict(result):
         return Verdict("Replayed only", "info")
     if not n_clear:
         return Verdict("Not enough data", "unknown")
-    if found(result.findings, Status.FAILED) or 2 * n_clear < len(result.findings):
+    if found(result.findings, Status.FAILED) or 2 * n_clear < n_asked:
         return Verdict("Incomplete", "unknown")
     return Verdict("Healthy", "clear")
 

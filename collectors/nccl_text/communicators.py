@@ -162,7 +162,7 @@ class Told:
         own, peer = (other, one) if direction == "receive" and other is not None else (one, other)
         self.connections.append(
             Connection(
-                communicator=self._with_rank(said, own, max(own, peer or 0)),
+                communicator=self._with_rank(said, own, max(own, peer or 0), match["via"]),
                 peer=peer,
                 channel=int(match["channel"]),
                 is_message=(match["kind"] or "0") != "0",
@@ -172,15 +172,24 @@ class Told:
         )
         return True
 
-    def _with_rank(self, said: Said, own: int, largest: int) -> Communicator:
-        """The communicator that a connection of this rank in it belongs to."""
+    def _with_rank(self, said: Said, own: int, largest: int, via: str) -> Communicator:
+        """The communicator that a connection of this rank in it belongs to.
+
+        The network is between nodes, where others than those of one node can be meant.
+        """
         making = self._of_thread.get(_thread(said))
         if making is not None and not making.is_complete and making.rank in {None, own}:
             making.rank = own
             return making
-        for each in reversed(self._of_device.get(said.process, ())):
-            if each.is_complete and each.rank == own and largest < (each.n_ranks or 0):
-                return each
+        fitting = [
+            each
+            for each in reversed(self._of_device.get(said.process, ()))
+            if each.is_complete and each.rank == own and largest < (each.n_ranks or 0)
+        ]
+        if via.startswith("NET"):
+            fitting.sort(key=lambda each: each.facts.get("nNodes") == "1")
+        if fitting:
+            return fitting[0]
         making = self._new(said.process)
         making.rank = own
         self._of_thread[_thread(said)] = making

@@ -57,6 +57,16 @@ TABLES: dict[str, Table] = {
     )
 }
 
+FURTHER = (
+    FLIGHT_RECORDS,
+    FLIGHT_GROUPS,
+    COMMUNICATORS,
+    TRANSPORTS,
+    NCCL_MESSAGES,
+    BANDWIDTH_BASELINES,
+)
+"""What no trace of a profiler holds, but a source that few jobs have besides."""
+
 __all__ = [
     "ANNOTATIONS",
     "BANDWIDTH_BASELINES",
@@ -67,6 +77,7 @@ __all__ = [
     "CPU_OPS",
     "FLIGHT_GROUPS",
     "FLIGHT_RECORDS",
+    "FURTHER",
     "KERNELS",
     "LAUNCHES",
     "MEMORY",
