@@ -49,6 +49,9 @@ WITHOUT_SAVING = {
     "straggler-rank",  # waiting that spreads over all ranks is nobody's
     "idle-gpu",  # left to the part that names its cause
     "no-communication-seen",  # a note about the capture
+    "slow-transport",  # a log of NCCL has no times
+    "nccl-limits",
+    "slow-communicator-init",
 }
 STANDING_STILL = {"collective-hang", "collective-mismatch"}
 """Where a job has no step there is none to save from."""
