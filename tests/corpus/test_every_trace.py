@@ -52,6 +52,7 @@ WITHOUT_SAVING = {
     "slow-transport",  # a log of NCCL has no times
     "nccl-limits",
     "slow-communicator-init",
+    "low-bus-bandwidth",  # against a roof, which no job reaches
 }
 STANDING_STILL = {"collective-hang", "collective-mismatch"}
 """Where a job has no step there is none to save from."""

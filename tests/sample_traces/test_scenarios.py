@@ -29,8 +29,8 @@ NOT_IN_EVERY_JOB = {
 """Skipped where a job has no experts, pipeline, encoder, collections, peers or micro-batches."""
 
 
-OF_LOGS = {"nccl-limits", "slow-communicator-init", "slow-transport"}
-"""What looks at NCCL's log, which few jobs have."""
+OF_LOGS = {"low-bus-bandwidth", "nccl-limits", "slow-communicator-init", "slow-transport"}
+"""What looks at NCCL's log or output of nccl-tests, which few jobs have."""
 
 OF_DUMPS = {"collective-hang", "collective-mismatch"}
 """What looks at dumps of flight recorders, which no profiler's trace holds."""

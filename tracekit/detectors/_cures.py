@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from tracekit.derive.bandwidths import against_baselines
 from tracekit.derive.gradient_sync import repeated_reductions
 from tracekit.derive.held_compute import held
 from tracekit.derive.host_causes import host_calls
@@ -97,7 +98,17 @@ def hidden_transfers(changes: Changes, _run: Run, _finding: Finding) -> tuple[Ch
 
 def transfers_like_peers(changes: Changes, run: Run, finding: Finding) -> tuple[Changes, ...]:
     """Transfers of the groups at fault take what those of peers do, none longer than now."""
-    usual = peer_transfers(run).select("group", "operation", "size_bytes", "p50_ns", "usual_ns")
+    return (_as_usual(changes, run, finding, peer_transfers(run)),)
+
+
+def transfers_as_measured(changes: Changes, run: Run, finding: Finding) -> tuple[Changes, ...]:
+    """Transfers of the groups at fault have the bandwidth that nccl-tests measured, or more."""
+    return (_as_usual(changes, run, finding, against_baselines(run)),)
+
+
+def _as_usual(changes: Changes, run: Run, finding: Finding, known: pl.DataFrame) -> Changes:
+    """Transfers of the groups at fault take `usual_ns` of what is known, none longer than now."""
+    usual = known.select("group", "operation", "size_bytes", "p50_ns", "usual_ns")
     factors = usual.filter(pl.col("group").is_in(finding.groups)).with_columns(
         factor=pl.min_horizontal(pl.col("usual_ns") / pl.col("p50_ns"), 1.0)
     )
@@ -108,7 +119,7 @@ def transfers_like_peers(changes: Changes, run: Run, finding: Finding) -> tuple[
         .join(factors, on=["group", "operation", "size_bytes"], validate="m:1")
         .select("instance", "factor")
     )
-    return (_slower(changes, of_instances),)
+    return _slower(changes, of_instances)
 
 
 def bucketed(changes: Changes, run: Run, _finding: Finding) -> tuple[Changes, ...]:

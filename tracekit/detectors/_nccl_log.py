@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.gpu_models import models
 from tracekit.derive.links import links, said, variables
 from tracekit.detectors import finding
-from tracekit.devices import Fabric, fabric_of
 from tracekit.findings import (
     Cause,
     Change,
@@ -41,10 +39,12 @@ MAX_SHOWN = 12
 class Problem:
     """One thing that is set badly: what was measured, why it is so, and what to do.
 
-    `culprits` are the variables that the log shows set so ("NCCL_IB_DISABLE=1").
+    `place` is where its connections are, `culprits` are the variables that the log shows set so
+    ("NCCL_IB_DISABLE=1").
     """
 
     subject: str
+    place: str
     title: str
     measured: Quantity
     confidence: Confidence
@@ -68,14 +68,6 @@ def set_badly(run: Run, limiting: Mapping[str, str]) -> tuple[str, ...]:
         for name, pattern in limiting.items()
         if name in known and re.fullmatch(pattern, known[name])
     )
-
-
-def fabric(run: Run) -> Fabric | None:
-    """What joins the GPUs of a node, where all models that are known have the same."""
-    measured = run.scan_all("bandwidth_baselines").select("gpu_model").drop_nulls().unique()
-    known = {*models(run).values(), *measured.collect()["gpu_model"].to_list()}
-    fabrics = {fabric_of(model) for model in known}
-    return next(iter(fabrics)) if len(fabrics) == 1 else None
 
 
 def found(

@@ -33,9 +33,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from tracekit.derive.fabrics import fabric
 from tracekit.derive.links import PEER, WITHIN, links
 from tracekit.detectors import Detector, finding, number, skipped
-from tracekit.detectors._nccl_log import HOW, Problem, fabric, found, set_badly
+from tracekit.detectors._nccl_log import HOW, Problem, found, set_badly
 from tracekit.findings import Column, Confidence, Evidence, Finding, Level, Status
 from tracekit.schema import COMMUNICATORS
 from tracekit.units import Quantity, Unit, limit
@@ -105,6 +106,7 @@ def _few_channels(run: Run, limits: Limits) -> tuple[Problem, Quantity] | None:
     fewest = number(rows["n_coll_channels"].min())
     problem = Problem(
         subject="few channels",
+        place=WITHIN,
         title=f"NCCL uses {fewest:.0f} channels over NVLink",
         measured=Quantity(fewest, Unit.COUNT),
         confidence=Confidence(Level.MEDIUM, "a channel is a block of the kernel that copies"),
@@ -132,6 +134,7 @@ def _no_nvls(run: Run, limits: Limits) -> tuple[Problem, Quantity] | None:
         return None
     problem = Problem(
         subject="no NVLink SHARP",
+        place=WITHIN,
         title="NVLink SHARP is off on GPUs that have it",
         measured=Quantity(share, Unit.SHARE),
         confidence=Confidence(Level.HIGH, f"the log says so; these GPUs have {joined.name}"),
