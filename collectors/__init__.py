@@ -64,6 +64,7 @@ class Beside:
     host: str | None
     n_rows: dict[str, int]
     versions: dict[str, str]
+    environment: dict[str, str]
     quality: tuple[Check, ...]
 
 

@@ -215,6 +215,15 @@ def _source(run: Run) -> Source:
         )
         for capture in run.manifest.captures
     )
+    beside = {
+        each.path: (capture.rank, each)
+        for capture in run.manifest.captures[::-1]
+        for each in capture.beside
+    }
+    files += tuple(
+        SourceFile(path=path, rank=rank, size_bytes=each.size_bytes, n_events=0, n_dropped=0)
+        for path, (rank, each) in sorted(beside.items())
+    )
     return Source(
         path=run.manifest.source,
         files=files,

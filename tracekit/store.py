@@ -59,7 +59,8 @@ class Capture:
     """One converted rank: where it came from, what was read, written, dropped and why.
 
     `facts` are those that a hook recorded in the job, `clocks` its host's readings of another's.
-    `beside` are further files that say something of the rank, such as logs.
+    `beside` are further files that say something of the rank, such as logs; `environment` are the
+    variables that a log shows set.
     """
 
     rank: int
@@ -85,6 +86,7 @@ class Capture:
     facts: Facts | None = None
     clocks: tuple[ClockReading, ...] = ()
     beside: tuple[SourceIdentity, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

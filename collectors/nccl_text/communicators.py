@@ -62,6 +62,7 @@ class Communicator:
     is_nvls_available: bool | None = None
     is_complete: bool = False
     is_timed: bool = False
+    is_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,7 @@ class Told:
             known = self._new(process)
         known.address, known.rank, known.n_ranks = address, rank, n_ranks
         known.facts |= {name: value for name, value in facts.items() if name not in known.facts}
+        known.is_gone = is_end  # its address may be given to another one
         if "Init COMPLETE" in match["rest"]:
             known.is_complete = True
         elif not is_end:
@@ -124,7 +126,7 @@ class Told:
         """The communicator at this address, or the nameless one that this thread makes."""
         key = (address, rank, n_ranks)
         for each in reversed(self._of_device.get(process, ())):
-            if (each.address, each.rank, each.n_ranks) == key:
+            if (each.address, each.rank, each.n_ranks) == key and not each.is_gone:
                 return each
         making = self._of_thread.get(_thread(said))
         if making is None or making.address is not None or making.rank not in {None, rank}:

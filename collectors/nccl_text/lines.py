@@ -23,7 +23,8 @@ MAX_LINE_BYTES = 1 << 14
 """What a longer line holds beyond it is not read: no line of NCCL is as long."""
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _SAID = re.compile(
-    r"(?P<host>[A-Za-z0-9_][\w.-]*):(?P<pid>\d{1,10}):(?P<thread>\d{1,10}) "
+    # from the start of a word, and of a host's greatest length: no line takes long to look through
+    r"(?<!\w)(?P<host>[A-Za-z0-9_][\w.-]{0,252}):(?P<pid>\d{1,10}):(?P<thread>\d{1,10}) "
     r"\[(?P<device>-?\d{1,4})\] (?:(?P<where>[^\s\[\]]{1,200}:\d{1,6}) )?"
     r"NCCL (?P<level>INFO|WARN|ERROR) "
 )

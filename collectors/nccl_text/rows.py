@@ -12,6 +12,7 @@ import polars as pl
 import tracekit.schema
 from tracekit.collectors import Beside, Peek
 from tracekit.collectors.chrome_trace.stream import GZIP_MAGIC, head
+from tracekit.collectors.nccl_text.messages import ENVIRONMENT
 from tracekit.collectors.nccl_text.reading import Reading, reading
 from tracekit.collectors.sources import redaction
 from tracekit.errors import InputError
@@ -99,6 +100,7 @@ def convert(file: RankFile, folder: Path, options: Options, collector: str) -> C
         n_bytes=stat.st_size // len(read.ranks),
         n_rows=told.n_rows,
         versions=told.versions,
+        environment=told.environment,
         quality=told.quality,
     )
 
@@ -124,7 +126,18 @@ def beside(path: Path, rank: int, folder: Path, options: Options) -> Beside:
         height = _added(folder, table, rank, frame)
         if height:
             n_rows[table.name] = height
-    return Beside(host=host, n_rows=n_rows, versions=read.messages.versions, quality=_checks(read))
+    return Beside(
+        host=host,
+        n_rows=n_rows,
+        versions=read.messages.versions,
+        environment=_environment(frames[NCCL_MESSAGES]),
+        quality=_checks(read),
+    )
+
+
+def _environment(messages: pl.DataFrame) -> dict[str, str]:
+    """Variables of a rank and their values; of several the last one."""
+    return dict(messages.filter(kind=ENVIRONMENT).select("name", "text").iter_rows())
 
 
 def _added(folder: Path, table: Table, rank: int, rows: pl.DataFrame) -> int:

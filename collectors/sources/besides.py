@@ -148,6 +148,7 @@ def with_besides(
             host=capture.host or told.host,
             n_rows=capture.n_rows | told.n_rows,
             versions=told.versions | capture.versions,
+            environment=capture.environment | told.environment,
             quality=(*capture.quality, *told.quality),
         )
     codes = dict.fromkeys((capture.code, *(other.code() for other, _ in others)))

@@ -263,6 +263,7 @@ def _manifest(
         world_size=found.world_size,
         captures=tuple(replace(c, quality=(*c.quality, *_rank_checks(c))) for c in captures),
         missing_ranks=tuple(rank for rank in found.expected_ranks if rank not in ranks),
+        environment=_common([capture.environment for capture in captures if capture.environment]),
         other_runs=tuple(
             redaction.alias("run", run.name) if options.is_redacted else path_text(run.name)
             for run in other_runs
@@ -270,6 +271,15 @@ def _manifest(
         others=tuple(map(path_text, others)),
         is_redacted=options.is_redacted,
     )
+
+
+def _common(all_ranks: list[dict[str, str]]) -> dict[str, str]:
+    """Variables that have the same value on all ranks of which some are known."""
+    return {
+        name: value
+        for name, value in (all_ranks[0] if all_ranks else {}).items()
+        if all(other.get(name) == value for other in all_ranks)
+    }
 
 
 def _rank_checks(capture: Capture) -> tuple[Check, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import time
 
 import pytest
 
@@ -221,6 +222,28 @@ def test_a_job_that_was_started_again_keeps_its_ranks(converted):
     run = converted(a__log=OF_7.format(0) + OF_7.format(0).replace("r1:5", "r1:88"))
     assert run.ranks == (0,)
     assert [row["pid"] for row in rows(run, "communicators")] == [5, 88]
+
+
+def test_an_address_that_is_used_again_is_another_communicator(converted):
+    gone = "node1:1:1 [0] NCCL INFO comm 0xa0 rank 0 nranks 2 cudaDev 0 - Destroy COMPLETE\n"
+    gone = gone.replace("node1:1:1", "node1:100:100")
+    run = converted(a__log=OF_27 + gone + OF_27)
+    assert len(rows(run, "communicators")) == 2
+    assert len(rows(run, "transports")) == 6
+
+
+def test_variables_that_all_ranks_have_stand_in_the_manifest(converted):
+    other = OF_27.replace("node1:100", "node2:77").replace("rank 0 n", "rank 1 n")
+    run = converted(a__log=OF_27 + other)
+    assert run.manifest.environment == {"NCCL_IB_DISABLE": "1"}
+
+
+def test_lines_that_go_on_and_on_take_seconds_at_most(log):
+    hostile = ("a." * 8_000 + " NCCL INFO x\n") * 50 + "b" * 3_000_000 + " NCCL \n"
+    path = log(a__log=hostile + OF_27) / "a.log"
+    before = time.perf_counter()
+    assert len(reading(path).told.connections) == 3
+    assert time.perf_counter() - before < 20
 
 
 def test_a_packed_log_is_read(log, tmp_path):

@@ -23,6 +23,8 @@ PEER = "peer to peer"
 SHARED = "shared memory of the host"
 OTHER = "other"
 _KEY = ("rank", "host", "pid", "communicator")
+_DIRECT_BY_NAME = r"(?i)gpudirect|fastrak"
+"""Plugins that reach GPU memory by means of their own, which NCCL does not call GDRDMA."""
 
 
 @remembered
@@ -60,7 +62,7 @@ def _way() -> pl.Expr:
     return (
         pl.when(is_net & network.str.to_lowercase().str.starts_with("socket"))
         .then(pl.lit(SOCKETS))
-        .when(is_net & pl.col("is_gpu_direct"))
+        .when(is_net & (pl.col("is_gpu_direct") | network.str.contains(_DIRECT_BY_NAME)))
         .then(pl.lit(GPU_DIRECT))
         .when(is_net)
         .then(pl.lit(HOST_MEMORY))
