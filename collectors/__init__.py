@@ -17,7 +17,7 @@ from tracekit.discovery import exported, modules_of
 
 if TYPE_CHECKING:  # no one asks for the types of these dataclasses at run time
     from tracekit.schema import Table  # noqa: TC004
-    from tracekit.store import Capture  # noqa: TC004
+    from tracekit.store import Capture, Check  # noqa: TC004
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,8 @@ class Peek:
     `started_ns` is Unix time; `run_key` is equal for all files of one run where the source says so
     (job, group trace id) and different for files of different runs; `digest` is equal for copies.
     A file that holds several ranks lists them in `ranks`; each is converted by itself. Where they
-    stand for all others (`are_all`), none is missing.
+    stand for all others (`are_all`), none is missing. What measures a fabric and no job is of
+    whichever job lies beside it (`is_of_any_job`).
     """
 
     rank: int | None = None
@@ -38,17 +39,33 @@ class Peek:
     run_key: str | None = None
     trace_id: str | None = None
     digest: str = ""
+    is_of_any_job: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankFile:
-    """One file to convert: its rank and how the rank is known."""
+    """One file to convert: its rank and how the rank is known.
+
+    `also` are files of other collectors that say more of this rank: their id and path.
+    """
 
     path: Path
     rank: int
     rank_source: str
     world_size: int | None = None
     host: str | None = None
+    also: tuple[tuple[str, Path], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What a file beside a trace added to the trace's rank; `n_rows` are those of whole tables."""
+
+    host: str | None
+    n_rows: dict[str, int]
+    versions: dict[str, str]
+    environment: dict[str, str]
+    quality: tuple[Check, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +88,9 @@ class Collector:
     collector may); `peek` tells rank and run; `convert` writes one rank's tables into a run folder
     and says what was read, written, dropped and why. It runs in a worker process. `code` identifies
     the version of the collector: what another version wrote is converted again. `why_not` says what
-    a file of the same format lacks, in a few words, and None of other files.
+    a file of the same format lacks, in a few words, and None of other files. `beside` adds what a
+    file says of a rank (file, rank, run folder, options) to the tables of that rank's trace: files
+    of such a collector join the run that they lie beside, and are one of their own only alone.
     """
 
     id: str
@@ -82,6 +101,7 @@ class Collector:
     convert: Callable[[RankFile, Path, Options], Capture]
     code: Callable[[], str]
     why_not: Callable[[Path], str | None] = _nothing_known
+    beside: Callable[[Path, int, Path, Options], Beside] | None = None
 
 
 @cache
@@ -95,4 +115,4 @@ def sniffed(path: Path) -> Collector | None:
     return next((each for each in collectors().values() if each.sniff(path)), None)
 
 
-__all__ = ["Collector", "Options", "Peek", "RankFile", "collectors", "sniffed"]
+__all__ = ["Beside", "Collector", "Options", "Peek", "RankFile", "collectors", "sniffed"]

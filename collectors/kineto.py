@@ -30,13 +30,17 @@ from tracekit.collectors.sources import redaction
 from tracekit.errors import InputError
 from tracekit.schema import (
     ANNOTATIONS,
+    BANDWIDTH_BASELINES,
     CAPTURE_QUALITY,
+    COMMUNICATORS,
     FLIGHT_GROUPS,
     FLIGHT_RECORDS,
     LAUNCHES,
+    NCCL_MESSAGES,
     OPS,
     RANKS,
     TABLES,
+    TRANSPORTS,
 )
 from tracekit.store import Capture, Check, SourceIdentity, TableWriter, path_text, tracekit_version
 
@@ -46,7 +50,15 @@ if TYPE_CHECKING:
 SNIFF_BYTES = 64 << 10
 INDEX = ("start_ns", "dur_ns", "name", "device", "stream", "correlation")
 """Columns of device rows that are kept in memory, to sort, mend and check them."""
-OF_OTHERS = (OPS, FLIGHT_RECORDS, FLIGHT_GROUPS)
+OF_OTHERS = (
+    OPS,
+    FLIGHT_RECORDS,
+    FLIGHT_GROUPS,
+    COMMUNICATORS,
+    TRANSPORTS,
+    NCCL_MESSAGES,
+    BANDWIDTH_BASELINES,
+)
 """Tables that no trace of a profiler fills."""
 _NO_CALLS = LAUNCHES.empty().select(CALLS)
 

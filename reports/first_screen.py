@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracekit.findings import CALLS, HOST_THREAD, Severity, Status, ranked
+from tracekit.findings import CALLS, HOST_THREAD, LOGS, Severity, Status, ranked
 from tracekit.reports.components import (
     SEVERITY_LABELS,
     anchor,
@@ -32,6 +32,10 @@ HOST_SENTENCE = (
 
 CALLS_SENTENCE = (
     "Recorded were calls of collectives, by flight recorders: nothing is known of steps and "
+    "devices."
+)
+LOGS_SENTENCE = (
+    "Read were logs of NCCL or measurements of nccl-tests alone: nothing is known of steps and "
     "devices."
 )
 REPLAY_SENTENCE = (
@@ -91,7 +95,7 @@ def overall(result: Result) -> Verdict:
     """The worst severity found; healthy when none and the checks that count were made.
 
     A detector that failed, or fewer than half of the checks made, leaves too much open to call a
-    run healthy.
+    run healthy. Checks of a further source that is not there do not count.
     """
     problems = found(result.findings, Status.FOUND)
     for severity in (Severity.CRITICAL, Severity.WARNING):
@@ -100,11 +104,12 @@ def overall(result: Result) -> Verdict:
     if problems:
         return Verdict("Minor findings only", "info")
     n_clear = len(found(result.findings, Status.CLEAR))
+    n_asked = sum(not finding.is_of_further_source for finding in result.findings)
     if not n_clear and replayed_verdict(result):
         return Verdict("Replayed only", "info")
     if not n_clear:
         return Verdict("Not enough data", "unknown")
-    if found(result.findings, Status.FAILED) or 2 * n_clear < len(result.findings):
+    if found(result.findings, Status.FAILED) or 2 * n_clear < n_asked:
         return Verdict("Incomplete", "unknown")
     return Verdict("Healthy", "clear")
 
@@ -144,7 +149,7 @@ def facts(run: RunFacts, replay: Replayed | None = None) -> tuple[tuple[str, str
     if replay:
         step = f"{text(replay.measured_ns, Unit.NS)}, replayed {text(replay.step_ns, Unit.NS)}"
         return tuple(pair for pair in (ranks, ("Mean step", step), ("Layout", layout)) if pair[1])
-    if run.device_kind == CALLS:
+    if run.device_kind in (CALLS, LOGS):
         return tuple(pair for pair in (ranks, ("Layout", layout)) if pair[1])
     pairs = (
         ranks,
@@ -212,6 +217,8 @@ def notices(result: Result) -> tuple[str, ...]:
         sentences.append(REPLAY_SENTENCE)
     elif run.device_kind == CALLS:
         sentences.append(CALLS_SENTENCE)
+    elif run.device_kind == LOGS:
+        sentences.append(LOGS_SENTENCE)
     elif run.device_kind == HOST_THREAD:
         sentences.append(HOST_SENTENCE + _why_no_device(result))
     if run.missing_ranks:
@@ -238,7 +245,7 @@ def weighty_remarks(result: Result) -> tuple[Quality, ...]:
     """
     run = result.run
     said = {MISSING_RANKS} if run.missing_ranks else set()
-    if run.device_kind in (HOST_THREAD, CALLS):
+    if run.device_kind in (HOST_THREAD, CALLS, LOGS):
         said.add(NO_DEVICE_EVENTS)
     serious = [
         remark

@@ -38,6 +38,7 @@ from tracekit.findings import (
     CALLS,
     GPU,
     HOST_THREAD,
+    LOGS,
     Efficiency,
     Inefficiency,
     Parts,
@@ -214,6 +215,15 @@ def _source(run: Run) -> Source:
         )
         for capture in run.manifest.captures
     )
+    beside = {
+        each.path: (capture.rank, each)
+        for capture in run.manifest.captures[::-1]
+        for each in capture.beside
+    }
+    files += tuple(
+        SourceFile(path=path, rank=rank, size_bytes=each.size_bytes, n_events=0, n_dropped=0)
+        for path, (rank, each) in sorted(beside.items())
+    )
     return Source(
         path=run.manifest.source,
         files=files,
@@ -261,8 +271,13 @@ def _run_facts(run: Run, rows: pl.DataFrame, chosen: Averages, means: pl.DataFra
 def _device_kind(run: Run) -> str:
     if has_device_events(run):
         return GPU
-    has_calls_alone = run.n_rows("flight_groups") > 0 and run.n_rows("cpu_ops") == 0
-    return CALLS if has_calls_alone else HOST_THREAD
+    if run.n_rows("cpu_ops") > 0:
+        return HOST_THREAD
+    if run.n_rows("flight_groups") > 0:
+        return CALLS
+    texts = ("communicators", "nccl_messages", "bandwidth_baselines")
+    is_text = any(run.n_rows(table) for table in texts) and run.n_rows("ops") == 0
+    return LOGS if is_text else HOST_THREAD
 
 
 def _efficiency(means: pl.DataFrame) -> Efficiency | None:

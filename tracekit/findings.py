@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA_VERSION = 1
-GPU, HOST_THREAD, CALLS = "gpu", "host thread", "calls"
+GPU, HOST_THREAD, CALLS, LOGS = "gpu", "host thread", "calls", "logs"
 """What stands for a device in `RunFacts.device_kind`: a GPU, the training thread without one, or
-nothing, where flight recorders kept calls alone.
+nothing, where flight recorders kept calls alone, or logs and measurements of the fabric are all.
 """
 
 Cell = str | int | float | bool | None
@@ -200,7 +200,8 @@ class Finding:
 
     `ranks` are the ranks at fault; those who waited stand in `scope.victims`. A clear finding
     carries the measured value; a skipped one says in `why` which data would settle it and how to
-    record them.
+    record them. Where those come from another source than traces (a log, a dump, a measurement),
+    `is_of_further_source`: a run is none the worse checked for want of it.
     """
 
     id: str
@@ -221,6 +222,7 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     scope: Scope | None = None
     why: str = ""
+    is_of_further_source: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -275,7 +275,9 @@ def _healthy(findings: tuple[Finding, ...], n_checked: int) -> tuple[str, ...]:
     notes = {0: "", 1: ", 1 smaller note stands below"}.get(
         n_small, f", {n_small} smaller notes stand below"
     )
-    is_thin = 2 * len(ran) <= n_checked
+    # what only a log or a dump would tell is not held against a run of traces
+    n_further = len({f.id for f in findings if f.is_of_further_source} - ran)
+    is_thin = 2 * len(ran) <= n_checked - n_further
     return (
         "Too little could be checked." if is_thin else "Nothing found that is worth fixing.",
         f"{len(ran)} of {n_checked} checks ran{notes}.",

@@ -59,6 +59,8 @@ class Capture:
     """One converted rank: where it came from, what was read, written, dropped and why.
 
     `facts` are those that a hook recorded in the job, `clocks` its host's readings of another's.
+    `beside` are further files that say something of the rank, such as logs; `environment` are the
+    variables that a log shows set.
     """
 
     rank: int
@@ -83,6 +85,8 @@ class Capture:
     quality: tuple[Check, ...] = ()
     facts: Facts | None = None
     clocks: tuple[ClockReading, ...] = ()
+    beside: tuple[SourceIdentity, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +129,8 @@ class Run:
         """Digest what the captures were read from and by which code."""
         digest = hashlib.sha256(repr(self.manifest.missing_ranks).encode())
         for capture in self.manifest.captures:
-            digest.update(msgspec.json.encode((capture.rank, capture.source, capture.code)))
+            known = (capture.rank, capture.source, capture.code, capture.beside)
+            digest.update(msgspec.json.encode(known))
         object.__setattr__(self, "identity", digest.hexdigest())
 
     @property

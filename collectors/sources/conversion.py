@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.collectors import Collector, Options, RankFile
 from tracekit.collectors.sources import redaction
+from tracekit.collectors.sources.besides import identities, with_besides
 from tracekit.collectors.sources.inventory import IN_THE_FILE
 from tracekit.engine import map_ranks
 from tracekit.errors import InputError, TracekitError
@@ -159,6 +160,8 @@ def converted(
     try:
         capture_path(folder, file.rank).unlink(missing_ok=True)  # its tables are about to change
         capture = collector.convert(file, folder, options)
+        if file.also:
+            capture = with_besides(collector, capture, file, folder, options)
         if options.is_redacted:
             capture = redaction.redacted_capture(capture)
         write_json(capture_path(folder, file.rank), capture)
@@ -206,15 +209,20 @@ def _kept(folder: Path, options: Options, file: RankFile) -> Capture | None:
     try:
         stat = file.path.stat()
         capture = read_json(path, Capture)
+        beside = identities(file)
     except (InputError, OSError):
         return None
     shown = path_text(file.path)
-    shown = redaction.alias_path(shown) if options.is_redacted else shown
     identity = SourceIdentity(path=shown, size_bytes=stat.st_size, modified_ns=stat.st_mtime_ns)
-    is_same = capture.source == identity and capture.epoch_ns == options.epoch_ns
+    wanted = replace(capture, source=identity, beside=beside)
+    wanted = redaction.redacted_capture(wanted) if options.is_redacted else wanted
+    is_same = (capture.source, capture.beside) == (wanted.source, wanted.beside)
+    is_same = is_same and capture.epoch_ns == options.epoch_ns
     has_tables = all(rank_path(folder, table, file.rank).is_file() for table in capture.n_rows)
     is_kept = is_same and has_tables and capture.rank == file.rank
-    return capture if is_kept and capture.code == _code(capture.collector) else None
+    by = (capture.collector, *(other for other, _ in file.also))
+    code = "+".join(dict.fromkeys(_code(each) for each in by))
+    return capture if is_kept and capture.code == code else None
 
 
 def _code(collector_id: str) -> str:
@@ -255,6 +263,7 @@ def _manifest(
         world_size=found.world_size,
         captures=tuple(replace(c, quality=(*c.quality, *_rank_checks(c))) for c in captures),
         missing_ranks=tuple(rank for rank in found.expected_ranks if rank not in ranks),
+        environment=_common([capture.environment for capture in captures if capture.environment]),
         other_runs=tuple(
             redaction.alias("run", run.name) if options.is_redacted else path_text(run.name)
             for run in other_runs
@@ -262,6 +271,15 @@ def _manifest(
         others=tuple(map(path_text, others)),
         is_redacted=options.is_redacted,
     )
+
+
+def _common(all_ranks: list[dict[str, str]]) -> dict[str, str]:
+    """Variables that have the same value on all ranks of which some are known."""
+    return {
+        name: value
+        for name, value in (all_ranks[0] if all_ranks else {}).items()
+        if all(other.get(name) == value for other in all_ranks)
+    }
 
 
 def _rank_checks(capture: Capture) -> tuple[Check, ...]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.collectors import Collector, Peek, RankFile, collectors, sniffed
 from tracekit.collectors.chrome_trace.repair import cleaned
+from tracekit.collectors.sources.besides import Text, joined, texts
 from tracekit.collectors.sources.files import expanded, why_no_trace
 from tracekit.errors import InputError, UsageError
 from tracekit.store import path_text
@@ -123,11 +124,54 @@ def inventory(
         raise InputError(_nothing(sources, left_out), hint=_nothing_hint(left_out))
     unique, copies = _without_copies(candidates)
     left_out += copies
-    ranked, unranked = _ranked(unique)
+    runs, unranked = _runs([each for each in unique if each.collector.beside is None])
     left_out += unranked
-    runs = [run for group in _by_key(ranked) for run in _split(group)]
-    runs.sort(key=lambda run: (-len(run.files), -(run.started_ns or 0), run.name))
+    runs, unread = _with_texts(runs, [each for each in unique if each.collector.beside])
+    left_out += unread
+    runs.sort(
+        key=lambda run: (
+            run.collector.beside is not None,  # what lies beside traces is not looked for first
+            -len(run.files),
+            -(run.started_ns or 0),
+            run.name,
+        )
+    )
     return Inventory(runs=tuple(_with_unique_names(runs)), left_out=tuple(left_out))
+
+
+def _runs(candidates: list[Candidate]) -> tuple[list[FoundRun], list[str]]:
+    """Runs of the files whose rank is known, and what was left out."""
+    ranked, unranked = _ranked(candidates)
+    return [run for group in _by_key(ranked) for run in _split(group)], unranked
+
+
+def _with_texts(
+    runs: list[FoundRun], candidates: list[Candidate]
+) -> tuple[list[FoundRun], list[str]]:
+    """The runs with the logs and measurements beside them; those that lie alone are their own."""
+    found, alone, notes = joined(runs, texts(candidates))
+    logs = {text.path for text in alone if not text.is_of_any_job}
+    own: list[FoundRun] = []
+    try:
+        own, unranked = _runs([each for each in candidates if each.path in logs])
+        notes += unranked
+    except InputError as error:
+        if not runs:
+            raise
+        notes.append(error.message)
+    own, rest, more = joined(own, [text for text in alone if text.is_of_any_job])
+    return [*found, *own, *_measurements(candidates, rest)], [*notes, *more]
+
+
+def _measurements(candidates: list[Candidate], files: list[Text]) -> list[FoundRun]:
+    """Measurements that no job lies beside: those of one folder are one run."""
+    runs = []
+    for folder in dict.fromkeys(text.path.parent for text in files):
+        first, *others = (text for text in files if text.path.parent == folder)
+        run = _run([next(each for each in candidates if each.path == first.path)])
+        also = tuple((text.collector, text.path) for text in others)
+        runs.append(replace(run, files=(replace(run.files[0], also=also),)))
+    return runs
 
 
 def _why_not(path: Path) -> str:
@@ -241,6 +285,8 @@ def _ranked(candidates: list[Candidate]) -> tuple[list[Candidate], list[str]]:
     """
     known = [candidate for candidate in candidates if candidate.rank is not None]
     unknown = [candidate for candidate in candidates if candidate.rank is None]
+    if not candidates:
+        return [], []
     if not known and len(unknown) == 1:
         return [replace(unknown[0], rank=0, rank_source="the only file: taken as rank 0")], []
     if not known and len({_process(candidate.path) for candidate in unknown}) == 1:

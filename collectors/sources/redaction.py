@@ -62,6 +62,7 @@ def redacted_capture(capture: Capture) -> Capture:
         capture,
         host=alias("host", capture.host) if capture.host else None,
         source=replace(capture.source, path=alias_path(capture.source.path)),
+        beside=tuple(replace(each, path=alias_path(each.path)) for each in capture.beside),
     )
 
 

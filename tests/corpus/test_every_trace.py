@@ -1,7 +1,8 @@
 """Every public trace, alone and as a set of ranks, gives a report whose figures hold together.
 
 `files.txt` lists the files that are traces of the profiler, `sets.txt` the folders of several
-ranks; every other file must be refused in one line.
+ranks, `texts.txt` logs of NCCL and measurements of nccl-tests; every other file must be refused in
+one line.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ HERE = Path(__file__).parent
 DUMPS = "NVIDIA+nvidia-resiliency-ext/tests/attribution/unit"
 OPERATIONS = "traces/ByteDance-Seed+StragglerAnalysis/data"
 FILES = (HERE / "files.txt").read_text(encoding="utf-8").splitlines()
+TEXTS = (HERE / "texts.txt").read_text(encoding="utf-8").splitlines()
 SETS = (HERE / "sets.txt").read_text(encoding="utf-8").splitlines()
 LARGE = (
     "mtia_rank_0",
@@ -47,6 +49,10 @@ WITHOUT_SAVING = {
     "straggler-rank",  # waiting that spreads over all ranks is nobody's
     "idle-gpu",  # left to the part that names its cause
     "no-communication-seen",  # a note about the capture
+    "slow-transport",  # a log of NCCL has no times
+    "nccl-limits",
+    "slow-communicator-init",
+    "low-bus-bandwidth",  # against a roof, which no job reaches
 }
 STANDING_STILL = {"collective-hang", "collective-mismatch"}
 """Where a job has no step there is none to save from."""
@@ -90,9 +96,18 @@ def test_dumps_of_flight_recorders_give_a_report_that_holds_together(traces, dum
     check(result)
 
 
+@pytest.mark.parametrize("path", TEXTS)
+def test_logs_and_measurements_give_a_report_that_holds_together(traces, path):
+    result = tracekit.analyze(traces / "traces" / path, engine="local:1")
+    assert (result.whole, result.breakdown) == ((), ())
+    assert result.run.device_kind == "logs"
+    check(result)
+
+
 def test_every_other_file_is_refused_in_one_line(traces):
     folder = traces / "traces"
-    others = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} - set(FILES)
+    others = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    others -= {*FILES, *TEXTS}
     others -= {path for path in others if path.endswith(".parquet") or path.startswith(DUMPS)}
     others |= {f"{DUMPS}/fr_traces/{job}/fault_injection.log" for job in ("gpu_error_1st",)}
     for path in sorted(others):

@@ -12,6 +12,7 @@ import pytest
 
 import tracekit
 from tracekit.findings import Cause, Level, Severity, Status
+from tracekit.sample_traces import scenarios
 from tracekit.sample_traces.simulator.job import Faults, Job, each_step
 from tracekit.sample_traces.simulator.recorded import recorded
 
@@ -224,6 +225,28 @@ def test_s8_no_rank_is_called_a_straggler(simulated):
     job = Job(n_dp=2, n_tp=8, n_layers=4, gradient_ns=6_000_000)
     slow = replace(job, faults=Faults(group_factor={"dp2.0": 3.0}))
     assert set(loud(simulated(slow))) <= {"slow-group", "exposed-communication"}
+
+
+@pytest.fixture(scope="module")
+def without_gpu_direct(tmp_path_factory):
+    """The result of a job that gets 3 GB/s between nodes, its log and nccl-tests beside it."""
+    folder = tmp_path_factory.mktemp("s9")
+    scenarios()["no-gpu-direct"].build(folder, 1, 1.0)
+    return tracekit.analyze(folder, engine="local:1")
+
+
+def test_s9_a_slow_network_is_gpu_direct_that_is_off_or_access_control(without_gpu_direct):
+    found = loud(without_gpu_direct)["low-bus-bandwidth"]
+    assert found.cause is Cause.TOPOLOGY_SETTING
+    assert found.measured.value == pytest.approx(3 / 20, rel=0.01)
+    assert "no GPUDirect RDMA" in found.why
+    assert "(ACS)" in found.recommendation.text
+    assert found.recommendation.commands[0].endswith("modprobe nvidia_peermem")
+
+
+def test_s9_is_no_problem_of_overlap(without_gpu_direct):
+    assert without_gpu_direct.headline[0].startswith("Group dp0.0")
+    assert "overlap" not in " ".join(without_gpu_direct.headline)
 
 
 def test_s30_one_expert_group_is_slow_without_waiting(simulated):

@@ -54,6 +54,8 @@ def test_a_run_is_healthy_where_at_least_half_of_the_checks_were_made(straggler)
     half = (clear, skipped)
     assert overall(replace(straggler, findings=half)).label == "Healthy"
     assert overall(replace(straggler, findings=(*half, skipped))).label == "Incomplete"
+    of_a_log = replace(skipped, is_of_further_source=True)
+    assert overall(replace(straggler, findings=(*half, of_a_log))).label == "Healthy"
 
 
 def test_a_result_without_sentences_still_says_what_is_known(straggler):

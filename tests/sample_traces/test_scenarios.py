@@ -34,6 +34,9 @@ NOT_IN_EVERY_JOB = {
 """Skipped where a job has no experts, pipeline, encoder, collections, peers or micro-batches."""
 
 
+OF_LOGS = {"low-bus-bandwidth", "nccl-limits", "slow-communicator-init", "slow-transport"}
+"""What looks at NCCL's log or output of nccl-tests, which few jobs have."""
+
 OF_DUMPS = {"collective-hang", "collective-mismatch"}
 """What looks at dumps of flight recorders, which no profiler's trace holds."""
 
@@ -68,7 +71,7 @@ def test_what_is_planted_is_found(scenario, seed, tmp_path):
     if truth.has_no_steps:
         assert skipped == set(detectors()) - OF_DUMPS
     else:
-        assert skipped - NOT_IN_EVERY_JOB - OF_DUMPS == set(truth.skipped)
+        assert skipped - NOT_IN_EVERY_JOB - OF_DUMPS - OF_LOGS == set(truth.skipped)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

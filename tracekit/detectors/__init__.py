@@ -16,7 +16,7 @@ from tracekit.detectors._cures import Cure
 from tracekit.discovery import exported, modules_of
 from tracekit.errors import TracekitError
 from tracekit.findings import Finding, Published, Status
-from tracekit.schema import Table
+from tracekit.schema import FURTHER, Table
 from tracekit.store import Run
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,8 @@ def findings_of(detector: Detector, run: Run, config: Config) -> tuple[Finding, 
     limits: object = limits_for(detector.id, detector.limits, config)
     why = why_not(detector, run, len(run.ranks))
     if why:
-        return (skipped(detector, why),)
+        is_further = bool(detector.needs) and set(detector.needs) <= set(FURTHER)
+        return (skipped(detector, why, is_of_further_source=is_further),)
     try:
         return detector.detect(run, limits)
     except TracekitError:
@@ -109,9 +110,9 @@ def finding(detector: Detector, status: Status, *, subject: str = "run", **field
     )
 
 
-def skipped(detector: Detector, why: str) -> Finding:
+def skipped(detector: Detector, why: str, *, is_of_further_source: bool = False) -> Finding:
     """A finding that says which data would settle the question and how to record them."""
-    return finding(detector, Status.SKIPPED, why=why)
+    return finding(detector, Status.SKIPPED, why=why, is_of_further_source=is_of_further_source)
 
 
 def rank_list(ranks: list[int]) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from tracekit.derive.bandwidths import against_baselines
 from tracekit.derive.contention import contended
 from tracekit.derive.copy_in_out import series_copies
 from tracekit.derive.gradient_sync import repeated_reductions
@@ -107,22 +108,29 @@ def without_transfers_of_groups(
 
 def groups_like_peers(changes: Changes, run: Run, finding: Finding) -> tuple[Changes, ...]:
     """Collectives of the groups at fault take what those of peers do, none longer than now."""
-    return (_like_peers(changes, of_groups(run), finding),)
+    placed = of_groups(run)
+    return (_as_usual(changes, placed, against_peers(placed), finding),)
 
 
 def links_like_peers(changes: Changes, run: Run, finding: Finding) -> tuple[Changes, ...]:
     """Messages over the link at fault take what those of peers do, none longer than now."""
-    return (_like_peers(changes, of_links(run), finding),)
+    placed = of_links(run)
+    return (_as_usual(changes, placed, against_peers(placed), finding),)
 
 
-def _like_peers(changes: Changes, placed: pl.DataFrame, finding: Finding) -> Changes:
+def transfers_as_measured(changes: Changes, run: Run, finding: Finding) -> tuple[Changes, ...]:
+    """Collectives of the groups at fault have the bandwidth that nccl-tests measured, or more."""
+    known = against_baselines(run).rename({"group": "place"})
+    return (_as_usual(changes, of_groups(run), known, finding),)
+
+
+def _as_usual(
+    changes: Changes, placed: pl.DataFrame, known: pl.DataFrame, finding: Finding
+) -> Changes:
+    """Transfers of the places at fault take `usual_ns` of what is known, none longer than now."""
     same = ("place", "operation", "size_bytes")
     factor = pl.min_horizontal(pl.col("usual_ns") / pl.col("p50_ns"), 1.0)
-    factors = (
-        against_peers(placed)
-        .filter(pl.col("place").is_in(finding.groups))
-        .select(*same, factor=factor)
-    )
+    factors = known.filter(pl.col("place").is_in(finding.groups)).select(*same, factor=factor)
     return _slower(
         changes, placed.join(factors, on=same, validate="m:1").select("instance", "factor")
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tracekit.schema.annotations import ANNOTATIONS
+from tracekit.schema.bandwidth_baselines import BANDWIDTH_BASELINES
 from tracekit.schema.capture_quality import CAPTURE_QUALITY
 from tracekit.schema.collectives import COLLECTIVES
+from tracekit.schema.communicators import COMMUNICATORS
 from tracekit.schema.copies import COPIES
 from tracekit.schema.cpu_ops import CPU_OPS
 from tracekit.schema.flight_groups import FLIGHT_GROUPS
@@ -12,6 +14,7 @@ from tracekit.schema.flight_records import FLIGHT_RECORDS
 from tracekit.schema.kernels import KERNELS
 from tracekit.schema.launches import LAUNCHES
 from tracekit.schema.memory import MEMORY
+from tracekit.schema.nccl_messages import NCCL_MESSAGES
 from tracekit.schema.ops import OPS
 from tracekit.schema.other_events import OTHER_EVENTS
 from tracekit.schema.python_frames import PYTHON_FRAMES
@@ -21,6 +24,7 @@ from tracekit.schema.steps import STEPS
 from tracekit.schema.syncs import SYNCS
 from tracekit.schema.table import Column, Table
 from tracekit.schema.telemetry import TELEMETRY
+from tracekit.schema.transports import TRANSPORTS
 
 SCHEMA_VERSION = 2
 """Version of the stored tables; a run of another version is converted again."""
@@ -43,23 +47,41 @@ TABLES: dict[str, Table] = {
         OPS,
         FLIGHT_RECORDS,
         FLIGHT_GROUPS,
+        COMMUNICATORS,
+        TRANSPORTS,
+        NCCL_MESSAGES,
+        BANDWIDTH_BASELINES,
         SAMPLES,
         TELEMETRY,
         CAPTURE_QUALITY,
     )
 }
 
+FURTHER = (
+    FLIGHT_RECORDS,
+    FLIGHT_GROUPS,
+    COMMUNICATORS,
+    TRANSPORTS,
+    NCCL_MESSAGES,
+    BANDWIDTH_BASELINES,
+)
+"""What no trace of a profiler holds, but a source that few jobs have besides."""
+
 __all__ = [
     "ANNOTATIONS",
+    "BANDWIDTH_BASELINES",
     "CAPTURE_QUALITY",
     "COLLECTIVES",
+    "COMMUNICATORS",
     "COPIES",
     "CPU_OPS",
     "FLIGHT_GROUPS",
     "FLIGHT_RECORDS",
+    "FURTHER",
     "KERNELS",
     "LAUNCHES",
     "MEMORY",
+    "NCCL_MESSAGES",
     "OPS",
     "OTHER_EVENTS",
     "PYTHON_FRAMES",
@@ -70,6 +92,7 @@ __all__ = [
     "SYNCS",
     "TABLES",
     "TELEMETRY",
+    "TRANSPORTS",
     "Column",
     "Table",
 ]
