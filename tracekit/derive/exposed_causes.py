@@ -4,7 +4,7 @@ Each transfer of an averaged step is shared out in this order, each cause taking
 most: gradients that are reduced again in the last micro-batch (`gradient_sync`), reductions that
 hold compute back (`held_compute`), starts that a bucket would save (`small_calls`), uneven
 exchanges (`uneven_exchanges`), copies or compute beside (`contention`), places slower than their
-peers (`peer_transfers`), the tail (`transfer_tails`). What remains is what the bytes take.
+peers (`peer_transfers`), less bandwidth than nccl-tests reached (`bandwidths`), the tail (`transfer_tails`). What remains is what the bytes take.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.activity import has_device_events
+from tracekit.derive.bandwidths import against_baselines
 from tracekit.derive.cached import remembered
 from tracekit.derive.contention import contended
 from tracekit.derive.gradient_sync import repeated_reductions
@@ -31,6 +32,8 @@ BYTES = "bytes"
 """Exposed for no other reason than how much is sent, and when."""
 MIN_RATIO = 1.3
 """Places that take less than that much longer than their peers are as fast as they."""
+MIN_RATIO_TO_MEASURED = 2.0
+"""Collectives of a job reach half of what nccl-tests do, which run alone and warm."""
 ALL = 1.0
 
 
@@ -102,6 +105,7 @@ def _claims(run: Run) -> list[tuple[str, pl.DataFrame]]:
         ("contention", _claim(_of_members(run, contended(run)), ns=extra)),
         ("slow-group", _claim(_of_members(run, _slow(of_groups(run))), share=_LONGER)),
         ("slow-link", _claim(_of_members(run, _slow(of_links(run))), share=_LONGER)),
+        ("topology-setting", _claim(_of_members(run, _below_measured(run)), share=_LONGER)),
         ("network-tail", _claim(_of_members(run, tails(run)), ns=tail)),
     ]
 
@@ -110,9 +114,19 @@ _LONGER = 1 - pl.col("usual_ns") / pl.col("p50_ns")
 
 
 def _slow(placed: pl.DataFrame) -> pl.DataFrame:
+    return _longer(placed, against_peers(placed), MIN_RATIO)
+
+
+def _below_measured(run: Run) -> pl.DataFrame:
+    known = against_baselines(run).rename({"group": "place"})
+    return _longer(of_groups(run), known, MIN_RATIO_TO_MEASURED)
+
+
+def _longer(placed: pl.DataFrame, known: pl.DataFrame, min_ratio: float) -> pl.DataFrame:
+    """Transfers of places that take `min_ratio` times as long as they would usually."""
     same = ("place", "operation", "size_bytes")
-    is_slow = pl.col("p50_ns") >= MIN_RATIO * pl.col("usual_ns")
-    slow = against_peers(placed).filter(is_slow).select(*same, "p50_ns", "usual_ns")
+    is_slow = pl.col("p50_ns") >= min_ratio * pl.col("usual_ns")
+    slow = known.filter(is_slow).select(*same, "p50_ns", "usual_ns")
     return placed.select("instance", *same).join(slow, on=same, validate="m:1")
 
 
