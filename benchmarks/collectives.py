@@ -97,12 +97,12 @@ def _run(folder: Path, n_ranks: int, n_calls: int) -> Run:
         }
         kernels = pl.concat(
             [
-                _rows("kernels", begins, kernel),
-                _rows("kernels", enters, call | {"kind": "communication"}),
+                rows_of("kernels", begins, kernel),
+                rows_of("kernels", enters, call | {"kind": "communication"}),
             ]
         )
         writer.write("kernels", kernels.sort("start_ns"))
-        writer.write("collectives", _rows("collectives", enters, call | described))
+        writer.write("collectives", rows_of("collectives", enters, call | described))
         writer.close()
         captures.append(
             Capture(
@@ -127,7 +127,7 @@ def _run(folder: Path, n_ranks: int, n_calls: int) -> Run:
     return open_run(folder)
 
 
-def _rows(table: str, starts_ns: np.ndarray, values: dict[str, object]) -> pl.DataFrame:
+def rows_of(table: str, starts_ns: np.ndarray, values: dict[str, object]) -> pl.DataFrame:
     """Rows of a table that start at these times; what is not given is null."""
     schema = TABLES[table].schema
     given = {

@@ -4,7 +4,8 @@ Each transfer of an averaged step is shared out in this order, each cause taking
 most: gradients that are reduced again in the last micro-batch (`gradient_sync`), reductions that
 hold compute back (`held_compute`), starts that a bucket would save (`small_calls`), uneven
 exchanges (`uneven_exchanges`), copies or compute beside (`contention`), places slower than their
-peers (`peer_transfers`), less bandwidth than nccl-tests reached (`bandwidths`), the tail (`transfer_tails`). What remains is what the bytes take.
+peers (`peer_transfers`), less bandwidth than nccl-tests reached (`bandwidths`), the tail
+(`transfer_tails`). What remains is what the bytes take.
 """
 
 from __future__ import annotations
