@@ -29,6 +29,7 @@ from tracekit.derive.kernel_totals import KERNEL_TOTALS, kernel_totals
 from tracekit.derive.micro_batches import TURNS, turns
 from tracekit.derive.run_quality import run_checks
 from tracekit.derive.stalls import STALLS, stalls
+from tracekit.derive.standstill import standstill
 from tracekit.derive.waiting_tables import waiting
 from tracekit.derive.waits import waits
 from tracekit.detectors import detectors, findings_of, number
@@ -125,6 +126,7 @@ def analysed(
         inefficiencies=_inefficiencies(findings, known),
         waiting=waiting(run),
         traffic=communication(run),
+        standstill=standstill(run),
         what_if=replay.slowdowns if replay else None,
         replay=replay.replay if replay else None,
     )

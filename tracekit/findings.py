@@ -11,6 +11,7 @@ import msgspec
 
 from tracekit.errors import InputError
 from tracekit.replays import Replayed, Slowdowns
+from tracekit.standstill import Standstill
 from tracekit.traffic import Traffic
 from tracekit.units import Quantity, Unit
 from tracekit.waiting import Waiting
@@ -374,6 +375,7 @@ class Result:
     inefficiencies: tuple[Inefficiency, ...] = ()
     waiting: Waiting | None = None
     traffic: Traffic | None = None
+    standstill: Standstill | None = None
 
 
 def write_result(result: Result, path: Path) -> None:

@@ -39,13 +39,14 @@ def call(number, *, group="0", name="nccl:all_reduce", done=False, at=None, **mo
 def finding(tmp_path):
     """The finding about ranks whose recorders hold these records."""
 
-    def analysed(by_rank, groups, name=NAME, written_s=None, **kept):
+    def analysed(by_rank, groups, name=NAME, written_s=None, reached_by=None, **kept):
         folder = tmp_path / "dumps"
         folder.mkdir()
         config = {g: {"name": g, "desc": f"group {g}", "ranks": str(m)} for g, m in groups.items()}
         for rank, records in by_rank.items():
             own = {g: c for g, c in config.items() if rank in groups[g]}
-            dump = {"version": "2.9", "pg_config": own, "pg_status": {}, "entries": records}
+            reached = {f"id of {g}": at for g, at in (reached_by or {}).get(rank, {}).items()}
+            dump = {"version": "2.9", "pg_config": own, "pg_status": reached, "entries": records}
             path = folder / f"_dump_{rank}"
             path.write_bytes(pickle.dumps(dump | kept))
             if written_s is not None:  # after the first call
@@ -181,6 +182,17 @@ def test_s28_all_ranks_are_in_a_call_that_none_has_ended(finding, written_s, sev
         "All 16 ranks are in all_reduce 730 of group 0 (16 ranks: 0–15), and none has ended it"
     )
     assert "TORCH_FR_BUFFER_SIZE=2000" in " ".join(found.recommendation.commands)
+
+
+def test_a_ring_that_wrapped_no_longer_holds_the_call_that_waits(finding):
+    # Rank 0 is in call 2 and went on to call 9; its ring holds 7 to 9. Rank 1 never made call 2.
+    ahead = {"0": {"last_completed_collective": 1, "last_enqueued_collective": 9}}
+    ring = [call(number) for number in (7, 8, 9)]
+    by_rank = {0: ring, 1: [call(0, done=True), call(1, done=True)], 2: ring}
+    found = finding(by_rank, {"0": [0, 1, 2]}, reached_by={0: ahead, 2: ahead})
+    waiting = found.evidence[1]
+    assert (found.ranks, waiting.rows[0][2]) == ((1,), 2)
+    assert "2 rings wrapped" in found.confidence.reason
 
 
 def test_a_call_that_ended_for_one_is_no_joined_one(finding):

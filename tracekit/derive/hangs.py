@@ -9,6 +9,10 @@ are in one call and it has ended for none, nobody is at fault: it runs, or its t
 
 Gloo does not follow states: there the last call of a rank in a group counts as not ended, which is
 told apart from one that ended by the members that never made it.
+
+A recorder is a ring: a rank that went on calling may hold no record of the call that it waits in
+any more. Then its first call that has not ended is the one after the last that its group's status
+says has ended.
 """
 
 from __future__ import annotations
@@ -108,6 +112,13 @@ def progress(run: Run) -> pl.DataFrame:
 
 
 @remembered
+def wrapped(run: Run) -> tuple[int, ...]:
+    """Ranks whose ring holds no longer all of their calls, sorted."""
+    firsts = records(run).group_by("rank").agg(pl.col("record_id").min())
+    return tuple(firsts.filter(pl.col("record_id") > 0)["rank"].sort().to_list())
+
+
+@remembered
 def hang(run: Run) -> Hang:
     """Who holds the job up; nobody where no call waits for anybody."""
     blocked, stopped = _collectives(run)
@@ -133,6 +144,8 @@ def _is_joined(run: Run, call: Blocked) -> bool:
     if call.missing:
         return False
     here = records(run).filter(~pl.col("is_message"), label=call.group, sequence=call.sequence)
+    if here.is_empty():  # no ring holds it any more
+        return False
     members = here["members"][0]
     has_all = members is not None and set(members.to_list()) == set(call.ranks)
     return has_all and here["is_done"].null_count() == 0 and not here["is_done"].any()
@@ -149,10 +162,11 @@ def _collectives(run: Run) -> tuple[list[Blocked], set[int]]:
         .sort("sequence")
         .group_by("label", "rank", maintain_order=True)
         .first()
+        .pipe(_with_lost_heads, progress(run), wrapped(run))
         .group_by("label", "sequence")
         .agg(
             "rank",
-            pl.col("operation").first(),
+            pl.col("operation").drop_nulls().first(),
             pl.col("members").first(),
             pl.col("created_ns").min(),
         )
@@ -178,6 +192,18 @@ def _collectives(run: Run) -> tuple[list[Blocked], set[int]]:
             )
         )
     return blocked, stopped
+
+
+def _with_lost_heads(
+    heads: pl.DataFrame, reached: pl.DataFrame, ranks: tuple[int, ...]
+) -> pl.DataFrame:
+    """Heads of rings that wrapped are the call after the last that ended, if that is known."""
+    ended = reached.select("label", "rank", lost=pl.col("completed") + 1)
+    is_lost = pl.col("rank").is_in(ranks) & (pl.col("lost") < pl.col("sequence"))
+    return heads.join(ended, on=["label", "rank"], how="left", validate="m:1").with_columns(
+        sequence=pl.when(is_lost).then("lost").otherwise("sequence"),
+        operation=pl.when(~is_lost.fill_null(value=False)).then("operation"),
+    )
 
 
 def _messages(run: Run) -> list[Blocked]:

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.hangs import Blocked, Fault, Hang, hang, progress, records
+from tracekit.derive.hangs import Blocked, Fault, Hang, hang, progress, records, wrapped
 from tracekit.detectors import Detector, finding, number, rank_list
 from tracekit.findings import (
     Cause,
@@ -244,6 +244,8 @@ def _confidence(run: Run, found: Hang) -> Confidence:
     if _is_unseen(found):
         return Confidence(Level.LOW, "the dumps of these ranks may only not have been collected")
     why = "dumps do not say when they were taken: if the job still ran, ranks may only be ahead"
+    if wrapped(run):
+        why += f"; {len(wrapped(run))} rings wrapped and hold their last calls alone"
     if len(run.ranks) < run.manifest.world_size:
         why += f"; {run.manifest.world_size - len(run.ranks)} ranks left no dump here"
     return Confidence(Level.MEDIUM, why)
