@@ -117,6 +117,20 @@ def test_a_rank_without_a_dump_is_the_likely_one_and_may_only_not_be_collected(f
     )
 
 
+def test_a_rank_that_is_alone_without_a_dump_was_most_likely_gone(finding):
+    # 11 ranks wait for the twelfth; of two that lack dumps nothing is known
+    waiting = {rank: [call(1)] for rank in range(11)}
+    found = finding(waiting, {"0": list(range(12))})
+    assert (found.ranks, found.cause) == ((11,), Cause.PEER_FAILURE)
+    assert (found.severity, found.confidence.level) == (Severity.CRITICAL, Level.MEDIUM)
+    assert found.title == "The job stands still: rank 11 left no dump"
+
+
+def test_of_several_ranks_without_a_dump_nothing_is_known(finding):
+    waiting = {rank: [call(1)] for rank in range(10)}
+    assert finding(waiting, {"0": list(range(12))}).severity is Severity.INFO
+
+
 def test_ranks_that_call_two_groups_in_different_orders_wait_for_each_other(finding):
     found = finding(
         {0: [call(1, group="a")], 1: [call(1, group="b")], 2: [call(3, group="c")]},

@@ -12,10 +12,10 @@ Formula:
 
 Threshold:
     Found when any rank is at fault; a note where all that is known of them is that their dumps are
-    not here. Dumps do not say when they were taken: of a job that still ran, a rank may only have
-    been ahead of another, so that the confidence is medium at most. Where all members are in one
-    call that ended for none, nobody is named: a note, or critical where the files were written
-    about as long after the call as its timeout.
+    not here, unless nearly all ranks dumped. Dumps do not say when they were taken: of a job that
+    still ran, a rank may only have been ahead of another, so that the confidence is medium at most.
+    Where all members are in one call that ended for none, nobody is named: a note, or critical
+    where the files were written about as long after the call as its timeout.
 
 Evidence:
     How far each rank at fault got in its groups against the others, and how long before them its
@@ -102,6 +102,8 @@ ALL_JOINED = Recommendation(
         "export TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
     ),
 )
+MIN_DUMPS, MAX_MISSING_SHARE = 3, 0.1
+"""With fewer dumps, or more ranks without one, dumps may only not have been collected."""
 WRITTEN_WITHIN_NS = 600_000_000_000
 """A watchdog waits for the other ranks, and writes its dump some minutes after the timeout."""
 
@@ -130,8 +132,8 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         finding(
             DETECTOR,
             Status.FOUND,
-            title=_title(found),
-            severity=Severity.INFO if _is_unseen(found) else Severity.CRITICAL,
+            title=_title(run, found),
+            severity=Severity.INFO if _is_unseen(run, found) else Severity.CRITICAL,
             cause=CAUSES[first],
             ranks=ranks,
             groups=_groups(found),
@@ -199,7 +201,7 @@ def _groups(found: Hang) -> tuple[str, ...]:
     return tuple(dict.fromkeys(at_fault))[:MAX_GROUPS]
 
 
-def _title(found: Hang) -> str:
+def _title(run: Run, found: Hang) -> str:
     by_fault: dict[Fault, list[int]] = {}
     for rank, fault in sorted(found.faults.items()):
         by_fault.setdefault(fault, []).append(rank)
@@ -207,14 +209,20 @@ def _title(found: Hang) -> str:
         f"{'rank' if len(ranks) == 1 else 'ranks'} {rank_list(ranks)} {_said(fault, len(ranks))}"
         for fault, ranks in by_fault.items()
     ]
-    if _is_unseen(found):
+    if _is_unseen(run, found):
         return f"{parts[0].capitalize()} here, and others wait for what they may have called"
     return f"The job stands still: {'; '.join(parts)}"
 
 
-def _is_unseen(found: Hang) -> bool:
-    """Whether others wait for ranks without a dump alone, of which nothing is known."""
-    return set(found.faults.values()) == {Fault.NO_DUMP}
+def _is_unseen(run: Run, found: Hang) -> bool:
+    """Whether others wait for ranks without a dump alone, of which nothing is known.
+
+    Where nearly all ranks dumped, those that did not were most likely gone.
+    """
+    if set(found.faults.values()) != {Fault.NO_DUMP}:
+        return False
+    n_dumps, n_missing = len(run.ranks), len(found.faults)
+    return n_dumps < MIN_DUMPS or n_missing > max(1, MAX_MISSING_SHARE * n_dumps)
 
 
 def _said(fault: Fault, n: int) -> str:
@@ -241,9 +249,11 @@ def _advice(found: Hang) -> Recommendation:
 
 
 def _confidence(run: Run, found: Hang) -> Confidence:
-    if _is_unseen(found):
+    if _is_unseen(run, found):
         return Confidence(Level.LOW, "the dumps of these ranks may only not have been collected")
     why = "dumps do not say when they were taken: if the job still ran, ranks may only be ahead"
+    if Fault.NO_DUMP in found.faults.values():
+        why += "; a dump that is not here may only not have been collected"
     if wrapped(run):
         why += f"; {len(wrapped(run))} rings wrapped and hold their last calls alone"
     if len(run.ranks) < run.manifest.world_size:
