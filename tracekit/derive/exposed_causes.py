@@ -27,6 +27,8 @@ from tracekit.derive.transfer_tails import tails
 from tracekit.derive.uneven_exchanges import exchanges
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tracekit.store import Run
 
 BYTES = "bytes"
@@ -53,31 +55,40 @@ def exposed_causes(run: Run) -> pl.DataFrame:
         whole_ns=pl.col("transfer_ns").fill_null(0).cast(pl.Float64),
         left_ns=pl.col("exposed_transfer_ns").fill_null(0).cast(pl.Float64),
     )
-    if calls.is_empty() or not has_device_events(run):
-        return _summed(calls.with_columns(cause=pl.lit(BYTES), extra_ns=pl.lit(0.0)))
     parts = []
-    for cause, claims in _claims(run):
-        share = pl.col("claim_share")
-        taken = pl.min_horizontal(
-            "left_ns", pl.coalesce("claim_ns", pl.col("left_ns") * share, 0.0)
-        )
-        extra = pl.coalesce("claim_ns", pl.col("whole_ns") * share, 0.0)
-        claimed = calls.join(
-            claims.unique(["rank", "instance"]),
-            on=["rank", "instance"],
-            how="left",
-            validate="m:1",
-            nulls_equal=False,
-        ).with_columns(taken_ns=taken, extra_ns=extra)
-        parts.append(claimed.select(*_PLACE, "extra_ns", left_ns="taken_ns", cause=pl.lit(cause)))
-        calls = claimed.with_columns(left_ns=pl.col("left_ns") - pl.col("taken_ns")).drop(
-            "claim_ns", "claim_share", "taken_ns", "extra_ns"
-        )
-    rest = calls.select(*_PLACE, "left_ns", cause=pl.lit(BYTES), extra_ns=pl.lit(0.0))
-    return _summed(pl.concat([*parts, rest.select(parts[0].columns)]))
+    if calls.height and has_device_events(run):
+        for cause, claims in _claims(run):
+            if claims.height:
+                calls, part = _taken(calls, cause, claims)
+                parts.append(part)
+    rest = _summed(calls.with_columns(cause=pl.lit(BYTES), extra_ns=pl.lit(0.0)))
+    return pl.concat([rest, *parts]).sort(*_PLACE, "cause", nulls_last=True)
 
 
 _PLACE = ("rank", "step", "group", "operation")
+
+
+def _taken(
+    calls: pl.DataFrame, cause: str, claims: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What is left of the calls when a cause has taken what it claims; and what it took."""
+    share = pl.col("claim_share")
+    taken = pl.min_horizontal("left_ns", pl.coalesce("claim_ns", pl.col("left_ns") * share, 0.0))
+    claimed = calls.join(
+        claims.unique(["rank", "instance"]),
+        on=["rank", "instance"],
+        how="left",
+        validate="m:1",
+        nulls_equal=False,
+    ).with_columns(
+        taken_ns=taken, extra_ns=pl.coalesce("claim_ns", pl.col("whole_ns") * share, 0.0)
+    )
+    left = claimed.select(*_CALL, left_ns=pl.col("left_ns") - pl.col("taken_ns"))
+    own = claimed.select(*_PLACE, "extra_ns", left_ns="taken_ns", cause=pl.lit(cause))
+    return left, _summed(own)
+
+
+_CALL = (*_PLACE, "instance", "whole_ns")
 
 
 def _summed(parts: pl.DataFrame) -> pl.DataFrame:
@@ -88,27 +99,24 @@ def _summed(parts: pl.DataFrame) -> pl.DataFrame:
             extra_ns=pl.col("extra_ns").round().cast(pl.Int64).sum(),
         )
         .filter((pl.col("exposed_ns") > 0) | (pl.col("extra_ns") > 0))
-        .sort(*_PLACE, "cause", nulls_last=True)
     )
 
 
-def _claims(run: Run) -> list[tuple[str, pl.DataFrame]]:
+def _claims(run: Run) -> Iterator[tuple[str, pl.DataFrame]]:
     """What each cause claims of a call: `rank`, `instance`, and ns or a share of what shows."""
     is_held = pl.col("is_held")
     extra = pl.col("transfer_ns") - pl.col("alone_ns")
     tail = pl.col("transfer_ns") - pl.col("usual_ns")
     uneven = 1 - pl.col("mean_bytes") / pl.col("max_bytes")
-    return [
-        ("repeated-work", _claim(repeated_reductions(run), share=pl.lit(ALL))),
-        ("serialized-streams", _claim(held(run).filter(is_held), share=pl.lit(ALL))),
-        ("small-messages", _claim(small_calls(run), ns=pl.col("exposed_gain_ns"))),
-        ("data-imbalance", _claim(exchanges(run), share=uneven)),
-        ("contention", _claim(_of_members(run, contended(run)), ns=extra)),
-        ("slow-group", _claim(_of_members(run, _slow(of_groups(run))), share=_LONGER)),
-        ("slow-link", _claim(_of_members(run, _slow(of_links(run))), share=_LONGER)),
-        ("topology-setting", _claim(_of_members(run, _below_measured(run)), share=_LONGER)),
-        ("network-tail", _claim(_of_members(run, tails(run)), ns=tail)),
-    ]
+    yield "repeated-work", _claim(repeated_reductions(run), share=pl.lit(ALL))
+    yield "serialized-streams", _claim(held(run).filter(is_held), share=pl.lit(ALL))
+    yield "small-messages", _claim(small_calls(run), ns=pl.col("exposed_gain_ns"))
+    yield "data-imbalance", _claim(exchanges(run), share=uneven)
+    yield "contention", _claim(_of_members(run, contended(run)), ns=extra)
+    yield "slow-group", _claim(_of_members(run, _slow(of_groups(run))), share=_LONGER)
+    yield "slow-link", _claim(_of_members(run, _slow(of_links(run))), share=_LONGER)
+    yield "topology-setting", _claim(_of_members(run, _below_measured(run)), share=_LONGER)
+    yield "network-tail", _claim(_of_members(run, tails(run)), ns=tail)
 
 
 _LONGER = 1 - pl.col("usual_ns") / pl.col("p50_ns")

@@ -26,6 +26,7 @@ Recommendation:
 
 References:
     https://github.com/NVIDIA/nccl/issues/820 (GPUs that share an adapter).
+    https://arxiv.org/abs/2505.23105 (LUMION: a spare host slows the groups that hold it).
     https://arxiv.org/abs/2512.12476 (HetRL: groups that cross regions).
 """
 
@@ -87,5 +88,8 @@ DETECTOR = Detector(
     limits=Limits,
     detect=detect,
     cure=groups_like_peers,
-    published=(Published(13, "HetRL", "2512.12476"),),
+    published=(
+        Published(2, "LUMION", "2505.23105"),
+        Published(13, "HetRL", "2512.12476"),
+    ),
 )

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _DUR_NS = pl.col("end_ns") - pl.col("start_ns")
 MAX_REPAIRS = 3
-MAX_EVENTS = 4_000_000
-"""A graph of so many device events takes some gigabytes; analyse fewer ranks (`--ranks`)."""
+MAX_EVENTS = 2_000_000
+"""A graph of so many device events takes 8 GB; analyse fewer ranks (`--ranks`)."""
 
 log = logging.getLogger(__name__)
 
@@ -52,19 +52,18 @@ def made(run: Run, *, has_stream_waits: bool = True, is_alone: bool = False) -> 
     """
     if not has_device_events(run):  # a thread that computes and waits shows no dependencies
         return None
-    n_events = run.n_rows("kernels") + run.n_rows("copies")
-    if n_events > MAX_EVENTS:
-        log.warning("not replayed: %d device events, more than %d", n_events, MAX_EVENTS)
-        return None
     windows = replayed_windows(run)
     if not windows["is_averaged"].any():
         return None
     ends = dict(windows.group_by("rank").agg(pl.col("end_ns").max()).iter_rows())
-    lines = [
-        rank_timeline(run, rank, ends.get(rank), has_stream_waits=has_stream_waits)
-        for rank in run.ranks
-    ]
-    lines = [line for line in lines if line.events.height]
+    lines, n_events = [], 0
+    for rank in run.ranks:
+        line = rank_timeline(run, rank, ends.get(rank), has_stream_waits=has_stream_waits)
+        lines += [line] if line.events.height else []
+        n_events += line.events.height
+        if n_events > MAX_EVENTS:
+            log.warning("not replayed: more than %d device events in two steps", MAX_EVENTS)
+            return None
     if not lines:
         return None
     events = pl.concat([e.events.with_columns(rank=pl.lit(e.rank, pl.Int64)) for e in lines])

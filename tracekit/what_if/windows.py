@@ -11,8 +11,11 @@ from tracekit.derive.averages import breakdowns
 if TYPE_CHECKING:
     from tracekit.store import Run
 
-MAX_PER_RANK, MIN_STEPS = 60_000, 2
-"""Device events of a rank that are replayed, and averaged steps that are at least."""
+MAX_PER_RANK, MAX_IN_ALL, MIN_STEPS = 60_000, 500_000, 2
+"""Device events of a rank, and of all, that are replayed, and averaged steps that are at least.
+
+A graph takes 3 to 4 kB an event, so that half a million fit into 2 GB.
+"""
 
 
 def replayed_windows(run: Run) -> pl.DataFrame:
@@ -28,9 +31,9 @@ def replayed_windows(run: Run) -> pl.DataFrame:
         .select("rank", "device", "step", "start_ns", "dur_ns", "is_complete", "is_averaged")
         .with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
     )
-    n_events = (run.n_rows("kernels") + run.n_rows("copies")) / max(1, len(run.ranks))
+    in_all = max(1, run.n_rows("kernels") + run.n_rows("copies"))
     until_ns = pl.col("end_ns") - pl.col("start_ns").min().over("rank")  # since the rank began
-    share = MAX_PER_RANK / max(1, n_events)
+    share = min(MAX_PER_RANK * len(run.ranks), MAX_IN_ALL) / in_all
     steps = (
         windows.with_columns(until_share=until_ns / until_ns.max())
         .filter("is_averaged")
