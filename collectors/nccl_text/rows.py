@@ -81,7 +81,7 @@ def convert(file: RankFile, folder: Path, options: Options, collector: str) -> C
     """
     for table in TEXT_TABLES:
         write_table(folder, table.name, file.rank, table.empty())
-    told = beside(file.path, file.rank, folder, options)
+    told = beside(file, folder, options)
     stat = file.path.stat()
     read = reading(file.path)
     return Capture(
@@ -105,14 +105,17 @@ def convert(file: RankFile, folder: Path, options: Options, collector: str) -> C
     )
 
 
-def beside(path: Path, rank: int, folder: Path, options: Options) -> Beside:
+def beside(file: RankFile, folder: Path, options: Options) -> Beside:
     """Add what a file says of a rank to the tables of it, which other files may have begun.
 
     Raises:
         InputError: the file cannot be read, or nothing in it is understood.
     """
-    read = reading(path)
-    frames = _frames(read, rank)
+    path, read = file.path, reading(file.path)
+    # of one process, which the log does not number, the name of the file may tell the rank
+    is_its_own = file.rank not in read.ranks and len(read.ranks) == 1
+    rank = read.ranks[0] if is_its_own else file.rank
+    frames = _frames(read, rank, is_first=file.is_first)
     if not any(frame.height for frame in frames.values()) and not read.has_log:
         raise InputError(
             f"{path}: no communicator, no connection and no measurement of NCCL in it",
@@ -123,7 +126,7 @@ def beside(path: Path, rank: int, folder: Path, options: Options) -> Beside:
         frames = {table: redacted(frame) for table, frame in frames.items()}
     n_rows = {}
     for table, frame in frames.items():
-        height = _added(folder, table, rank, frame)
+        height = _added(folder, table, file.rank, frame)
         if height:
             n_rows[table.name] = height
     return Beside(
@@ -149,13 +152,12 @@ def _added(folder: Path, table: Table, rank: int, rows: pl.DataFrame) -> int:
     return both.height
 
 
-def _frames(read: Reading, rank: int) -> dict[Table, pl.DataFrame]:
+def _frames(read: Reading, rank: int, *, is_first: bool) -> dict[Table, pl.DataFrame]:
     """Rows of each table, in the order of the log; measurements stand with the first rank."""
     own = {process for process, number in read.numbering.ranks.items() if number == rank}
     communicators = [c for c in read.told.whole() if c.process in own]
     kept = {id(each) for each in communicators}
     connections = [c for c in read.told.connections if id(c.communicator) in kept]
-    is_first = rank == read.ranks[0]
     rows: dict[Table, list[dict[str, Any]]] = {
         COMMUNICATORS: [_communicator(each) for each in communicators],
         TRANSPORTS: [_connection(each) for each in connections],
