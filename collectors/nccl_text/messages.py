@@ -23,8 +23,8 @@ ENVIRONMENT, WARNING, NETWORK, PEER, TUNING = (
     "tuning",
 )
 _VARIABLE = re.compile(r"((?:NCCL|RCCL)_[A-Z0-9_]{1,60}) set by environment to (.{0,300}?)\.?$")
-_NET = re.compile(r"(NET/[\w ]{1,40}?|Bootstrap) ?: ?(.+)")
-_OF_PLUGIN = re.compile(r"(NET/[\w ]{1,40}?) ((?:Using|Selected|Running|Setting|No|Could).+)")
+_NET = re.compile(r"(NET/[\w -]{1,40}?|Bootstrap) ?: ?(.+)")
+_OF_PLUGIN = re.compile(r"(NET/[\w -]{1,40}?) ((?:Using|Selected|Running|Setting|No|Could).+)")
 _PEER = re.compile(r".*(?:P2P is disabled|[Cc]ould not enable P2P|peer-to-peer|ACS|MNNVL ).*")
 _TUNING = re.compile(
     r"(?P<operation>[A-Z][A-Za-z]{2,20}): (?P<bytes>\d{1,15}) Bytes -> (?P<choice>Algo .+)"

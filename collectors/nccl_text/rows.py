@@ -29,7 +29,7 @@ TEXT_TABLES = (COMMUNICATORS, TRANSPORTS, NCCL_MESSAGES, BANDWIDTH_BASELINES)
 SNIFF_BYTES = 64 << 10
 EDGE_BYTES, PIECE_BYTES = 4 << 10, 1 << 10
 """The pieces of a sample: both ends of the file, and others spread over it."""
-OF_TESTS = (b"# nThread ", b"# Avg bus bandwidth", b"# Out of bounds values")
+OF_TESTS = (b"# nThread ", b"# nThreads: ", b"# Avg bus bandwidth", b"# Out of bounds values")
 """Lines that only nccl-tests and rccl-tests print."""
 
 

@@ -131,6 +131,13 @@ def test_several_tests_in_one_log_are_kept_apart(measured):
     ]
 
 
+def test_rccl_tests_begin_a_little_differently(measured):
+    start = "# nThreads: 1 nGpus: 1 nRanks: 1 minBytes: 1024 maxBytes: 536870912 step: 2(factor)\n"
+    text = table(ALL_REDUCE).replace(START, start)
+    assert "nThreads: 1" in text
+    assert measured(text)[0]["n_ranks"] == 4
+
+
 def test_labels_of_the_launcher_stand_before_every_line(measured):
     text = "".join(f" 0: {line}\n" for line in table(ALL_REDUCE).splitlines())
     assert len(measured(text)) == 2
