@@ -61,7 +61,7 @@ class Test:
             "operation": self.operation or _inferred(self),
             "n_ranks": len(self.ranks) or None,
             "n_nodes": len(hosts) or None,
-            "hosts": hosts or None,
+            "hosts": ",".join(hosts) or None,
             "gpu_model": next(iter(self.ranks.values()))[1] if self.ranks else None,
         }
         return [

@@ -278,8 +278,9 @@ def redacted(rows: pl.DataFrame) -> pl.DataFrame:
         )
     if "hosts" in rows.columns:
         rows = rows.with_columns(
-            pl.col("hosts").list.eval(
-                pl.element().map_elements(lambda host: hide("host", host), return_dtype=pl.String)
+            pl.col("hosts").map_elements(
+                lambda hosts: ",".join(hide("host", host) for host in hosts.split(",")),
+                return_dtype=pl.String,
             )
         )
     if "text" in rows.columns:  # warnings and networks name hosts and addresses freely
