@@ -111,6 +111,7 @@ def test_messages_are_kept_once_by_kind(converted):
     }
     assert ("environment", "NCCL_IB_DISABLE", "1") in found
     assert ("network", "NET/IB", "No device found.") in found
+    assert ("ring", "00", "0 1") in found
     assert ("warning", "socket.cc:881", "socketProgress: Connection closed") in found
 
 
