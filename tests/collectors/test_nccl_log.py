@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import time
 
@@ -186,6 +187,10 @@ def test_the_first_ring_format_is_read(converted):
         lambda line: f"[2026-03-01 12:00:00.123] {line}",
         lambda line: f"(RayWorker pid=17) {line}",
         lambda line: f"{line}\r",
+        lambda line: json.dumps({"log": f"{line}\n", "stream": "stdout", "time": "x"}).replace(
+            ": ", ":", 1
+        ),
+        lambda line: f"2026-03-01T12:00:00.1Z stderr F {line}",
     ],
 )
 def test_what_launchers_put_around_a_line_changes_nothing(converted, dress):

@@ -130,7 +130,7 @@ def test_the_network_within_one_node_is_a_detour(logged, finding_of):
     said = [("environment", "NCCL_P2P_DISABLE", "1"), ("environment", "NCCL_SHM_DISABLE", "1")]
     found = finding_of("slow-transport", logged(HOST, n_nodes=1, said=said))
     assert (found.subject, found.measured.value) == ("no peer access", 1.0)
-    assert found.why.endswith("NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1 is set")
+    assert found.why.endswith("NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1 are set")
 
 
 def test_without_a_log_it_is_skipped_and_counts_for_nothing(make_run, trace, finding_of):
