@@ -46,7 +46,8 @@ class Peek:
 class RankFile:
     """One file to convert: its rank and how the rank is known.
 
-    `also` are files of other collectors that say more of this rank: their id and path.
+    `also` are files of other collectors that say more of this rank: their id and path. The first
+    one of its run (`is_first`) takes what is said of all ranks together.
     """
 
     path: Path
@@ -55,6 +56,7 @@ class RankFile:
     world_size: int | None = None
     host: str | None = None
     also: tuple[tuple[str, Path], ...] = ()
+    is_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +91,7 @@ class Collector:
     and says what was read, written, dropped and why. It runs in a worker process. `code` identifies
     the version of the collector: what another version wrote is converted again. `why_not` says what
     a file of the same format lacks, in a few words, and None of other files. `beside` adds what a
-    file says of a rank (file, rank, run folder, options) to the tables of that rank's trace: files
+    file says of a rank to the tables of that rank's trace: files
     of such a collector join the run that they lie beside, and are one of their own only alone.
     """
 
@@ -101,7 +103,7 @@ class Collector:
     convert: Callable[[RankFile, Path, Options], Capture]
     code: Callable[[], str]
     why_not: Callable[[Path], str | None] = _nothing_known
-    beside: Callable[[Path, int, Path, Options], Beside] | None = None
+    beside: Callable[[RankFile, Path, Options], Beside] | None = None
 
 
 @cache

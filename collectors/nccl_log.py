@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tracekit.collectors import Collector
+from tracekit.collectors.nccl_text.lines import DOCKER
 from tracekit.collectors.nccl_text.rows import (
     OF_TESTS,
     beside,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LINE = re.compile(rb"[\w.-]+:\d+:\d+ \[-?\d+\] (?:\S+:\d+ )?NCCL (?:INFO|WARN) ")
-_NO_TEXT = (b"{", b"[{", b"\x80", b"\x1f\x8b", b"PK", b"PAR1", b"SQLite")
+_NO_TEXT = (b"[{", b"\x80", b"\x1f\x8b", b"PK", b"PAR1", b"SQLite")
 
 
 def sniff(path: Path) -> bool:
@@ -35,7 +36,9 @@ def sniff(path: Path) -> bool:
         sample = sampled(path)
     except OSError:
         return False
-    if sample.lstrip().startswith(_NO_TEXT) or b"\0" in sample:
+    first = sample.lstrip()
+    is_json = first.startswith(b"{") and not first.startswith(DOCKER.encode())
+    if is_json or first.startswith(_NO_TEXT) or b"\0" in sample:
         return False
     return _LINE.search(sample) is not None and not any(mark in sample for mark in OF_TESTS)
 

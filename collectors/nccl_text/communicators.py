@@ -39,12 +39,16 @@ _CONNECTION = re.compile(
     r"(?: \[(?P<direction>send|receive)\])? via (?P<via>.+)"
 )
 _CHANNELS = re.compile(
-    r"(?P<coll>\d+) coll channels,(?: \d+ collnet channels,)?(?: (?P<nvls>\d+) nvls channels,)?"
-    r" (?P<p2p>\d+) p2p channels"
+    r"(?:comm 0x[0-9a-f]{1,16}, )?(?P<coll>\d{1,6}) coll channels,"
+    r"(?: \d{1,6} collnet channels,)?(?: (?P<nvls>\d{1,6}) nvls channels,)?"
+    r" (?P<p2p>\d{1,6}) p2p channels"
 )
 _NVLS = re.compile(r"NVLS multicast support is (not )?available on dev")
 _NETWORK = re.compile(r"Using network (.{1,60})")
-_OF_RCCL = re.compile(r" comm 0x[0-9a-f]+ nRanks \d+$")
+_OF_RCCL = re.compile(r" comm (?P<address>0x[0-9a-f]{1,16}) nRanks (?P<n_ranks>\d{1,7})$")
+"""RCCL says of each connection which communicator it is of."""
+_OLD_SHARED = "direct shared memory"
+"""What SHM was called up to 2.10."""
 
 
 @dataclass(slots=True)
@@ -162,17 +166,35 @@ class Told:
         one = int(match["one"])
         other = int(match["other"]) if match["other"] else None
         own, peer = (other, one) if direction == "receive" and other is not None else (one, other)
+        via = match["via"].strip()
+        named = _OF_RCCL.search(via)
+        via = via[: named.start()] if named else via
         self.connections.append(
             Connection(
-                communicator=self._with_rank(said, own, max(own, peer or 0), match["via"]),
+                communicator=self._named(said, own, named)
+                if named
+                else self._with_rank(said, own, max(own, peer or 0), via),
                 peer=peer,
                 channel=int(match["channel"]),
                 is_message=(match["kind"] or "0") != "0",
                 direction=direction,
-                via=_OF_RCCL.sub("", match["via"].strip())[:200],
+                via="SHM" if via == _OLD_SHARED else via[:200],
             )
         )
         return True
+
+    def _named(self, said: Said, own: int, named: re.Match[str]) -> Communicator:
+        """The communicator at an address, which may be told of before it is made."""
+        address, n_ranks = named["address"], int(named["n_ranks"])
+        for each in reversed(self._of_device.get(said.process, ())):
+            if each.address == address and not each.is_gone:
+                return each
+        made = self._making(said)
+        if made.address is not None:
+            made = self._new(said.process)
+            self._of_thread[_thread(said)] = made
+        made.address, made.rank, made.n_ranks = address, own, n_ranks
+        return made
 
     def _with_rank(self, said: Said, own: int, largest: int, via: str) -> Communicator:
         """The communicator that a connection of this rank in it belongs to.

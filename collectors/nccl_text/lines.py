@@ -9,6 +9,7 @@ Format: NVIDIA/nccl, src/debug.cc (2.4 to 2.28).
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -33,6 +34,8 @@ _LABEL = re.compile(
 )
 """A rank that a launcher writes before each line: mpirun --tag-output, torch, srun --label."""
 MARK = " NCCL "
+DOCKER = '{"log":'
+"""Docker's log driver writes each line as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ def lines(path: Path, cut: Cut) -> Iterator[Said | Other]:
     """
     hosts: set[str] = set()
     for text in _texts(path, cut):
+        if text.startswith(DOCKER):
+            text = _of_docker(text)  # noqa: PLW2901 - the same line, as the job wrote it
         if "\x1b" in text:
             text = _ANSI.sub("", text)  # noqa: PLW2901 - the same line, without colours
         found = list(_SAID.finditer(text)) if MARK in text else []
@@ -94,6 +99,15 @@ def lines(path: Path, cut: Cut) -> Iterator[Said | Other]:
                 text=text[match.end() : end].strip(),
                 label=label,
             )
+
+
+def _of_docker(text: str) -> str:
+    """The line in a line of Docker's log; as it is where that is cut."""
+    try:
+        line = json.loads(text)["log"]
+    except (ValueError, KeyError, RecursionError):
+        return text
+    return line.rstrip("\n") if isinstance(line, str) else text
 
 
 def _host(written: str, hosts: set[str], *, is_clean: bool = False) -> str:

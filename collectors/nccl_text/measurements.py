@@ -19,7 +19,8 @@ MAX_ROWS = 100_000
 PRECISION = 0.02
 """How well a ratio of bandwidths is known that are printed with two digits."""
 _PROGRAM = re.compile(r"\b([a-z_]{3,30})_perf\b")
-_START = re.compile(r"#\s*nThread \d+ nGpus (\d+)")
+_START = re.compile(r"#\s*nThreads?:? \d+ nGpus:? \d+")
+"""nccl-tests "nThread 1", rccl-tests "nThreads: 1"."""
 _DEVICE = re.compile(
     r"#\s+Rank\s+(\d{1,7}) (?:Group\s+(\d{1,7}) )?Pid\s+\d+ on\s+(\S{1,255}) device\s+\d+ "
     r"\[[^\]]*\] (.{1,100})"
@@ -60,7 +61,7 @@ class Test:
             "operation": self.operation or _inferred(self),
             "n_ranks": len(self.ranks) or None,
             "n_nodes": len(hosts) or None,
-            "hosts": hosts or None,
+            "hosts": ",".join(hosts) or None,
             "gpu_model": next(iter(self.ranks.values()))[1] if self.ranks else None,
         }
         return [

@@ -15,20 +15,16 @@ if TYPE_CHECKING:
 MAX_TEXT = 500
 MAX_OF_PROCESS = 1000
 """Different ones that are kept of each process."""
-ENVIRONMENT, WARNING, NETWORK, PEER, TUNING = (
-    "environment",
-    "warning",
-    "network",
-    "peer",
-    "tuning",
-)
+ENVIRONMENT, WARNING, NETWORK, PEER = "environment", "warning", "network", "peer"
+TUNING, RING, TREE = "tuning", "ring", "tree"
 _VARIABLE = re.compile(r"((?:NCCL|RCCL)_[A-Z0-9_]{1,60}) set by environment to (.{0,300}?)\.?$")
-_NET = re.compile(r"(NET/[\w ]{1,40}?|Bootstrap) ?: ?(.+)")
-_OF_PLUGIN = re.compile(r"(NET/[\w ]{1,40}?) ((?:Using|Selected|Running|Setting|No|Could).+)")
+_NET = re.compile(r"(NET/[\w -]{1,40}?|Bootstrap) ?: ?(.+)")
+_OF_PLUGIN = re.compile(r"(NET/[\w -]{1,40}?) ((?:Using|Selected|Running|Setting|No|Could).+)")
 _PEER = re.compile(r".*(?:P2P is disabled|[Cc]ould not enable P2P|peer-to-peer|ACS|MNNVL ).*")
 _TUNING = re.compile(
     r"(?P<operation>[A-Z][A-Za-z]{2,20}): (?P<bytes>\d{1,15}) Bytes -> (?P<choice>Algo .+)"
 )
+_RING = re.compile(r"Channel (\d{1,5})/\d{1,5} : +([\d ]+)$")
 _VERSION = re.compile(r"\b(NCCL|RCCL) version ?:? ?([\w.+-]{1,60})")
 _PLUGIN_VERSION = re.compile(r"NET/OFI (?:Using|Initializing) aws-ofi-nccl ([\w.-]{1,40})")
 _DRIVER = re.compile(r"cudaDriverVersion (\d{4,6})")
@@ -73,4 +69,8 @@ def _message(text: str) -> tuple[str, str, str] | None:
         return NETWORK, match[1].strip(), match[2].strip()
     if (match := _TUNING.match(text)) is not None:
         return TUNING, match["operation"], f"{match['bytes']} bytes: {match['choice']}"
+    if (match := _RING.match(text)) is not None:
+        return RING, match[1], " ".join(match[2].split())
+    if text.startswith("Trees ["):
+        return TREE, "", text.removeprefix("Trees ").partition(" comm 0x")[0]
     return (PEER, "", text) if _PEER.match(text) else None

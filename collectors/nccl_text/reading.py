@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tracekit.collectors.chrome_trace.stream import Cut, head, pieces
 from tracekit.collectors.nccl_text.communicators import Told
-from tracekit.collectors.nccl_text.lines import Process, Said, lines
+from tracekit.collectors.nccl_text.lines import DOCKER, Process, Said, lines
 from tracekit.collectors.nccl_text.measurements import Tests, from_json
 from tracekit.collectors.nccl_text.messages import ENVIRONMENT, Messages
 from tracekit.collectors.nccl_text.numbering import Numbering, numbering
@@ -61,7 +61,8 @@ def reading(path: Path) -> Reading:
 @lru_cache(maxsize=2)
 def _reading(name: str, _size_bytes: int, _modified_ns: int) -> Reading:
     path = Path(name)
-    if head(path, 64).lstrip()[:1] == b"{":
+    first = head(path, 64).lstrip()
+    if first.startswith(b"{") and not first.startswith(DOCKER.encode()):
         return _of_json(path)
     told, messages, tests, cut = Told(), Messages(), Tests(), Cut()
     labels: dict[Process, int] = {}

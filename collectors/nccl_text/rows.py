@@ -29,7 +29,7 @@ TEXT_TABLES = (COMMUNICATORS, TRANSPORTS, NCCL_MESSAGES, BANDWIDTH_BASELINES)
 SNIFF_BYTES = 64 << 10
 EDGE_BYTES, PIECE_BYTES = 4 << 10, 1 << 10
 """The pieces of a sample: both ends of the file, and others spread over it."""
-OF_TESTS = (b"# nThread ", b"# Avg bus bandwidth", b"# Out of bounds values")
+OF_TESTS = (b"# nThread ", b"# nThreads: ", b"# Avg bus bandwidth", b"# Out of bounds values")
 """Lines that only nccl-tests and rccl-tests print."""
 
 
@@ -81,7 +81,7 @@ def convert(file: RankFile, folder: Path, options: Options, collector: str) -> C
     """
     for table in TEXT_TABLES:
         write_table(folder, table.name, file.rank, table.empty())
-    told = beside(file.path, file.rank, folder, options)
+    told = beside(file, folder, options)
     stat = file.path.stat()
     read = reading(file.path)
     return Capture(
@@ -105,14 +105,17 @@ def convert(file: RankFile, folder: Path, options: Options, collector: str) -> C
     )
 
 
-def beside(path: Path, rank: int, folder: Path, options: Options) -> Beside:
+def beside(file: RankFile, folder: Path, options: Options) -> Beside:
     """Add what a file says of a rank to the tables of it, which other files may have begun.
 
     Raises:
         InputError: the file cannot be read, or nothing in it is understood.
     """
-    read = reading(path)
-    frames = _frames(read, rank)
+    path, read = file.path, reading(file.path)
+    # of one process, which the log does not number, the name of the file may tell the rank
+    is_its_own = file.rank not in read.ranks and len(read.ranks) == 1
+    rank = read.ranks[0] if is_its_own else file.rank
+    frames = _frames(read, rank, is_first=file.is_first)
     if not any(frame.height for frame in frames.values()) and not read.has_log:
         raise InputError(
             f"{path}: no communicator, no connection and no measurement of NCCL in it",
@@ -123,7 +126,7 @@ def beside(path: Path, rank: int, folder: Path, options: Options) -> Beside:
         frames = {table: redacted(frame) for table, frame in frames.items()}
     n_rows = {}
     for table, frame in frames.items():
-        height = _added(folder, table, rank, frame)
+        height = _added(folder, table, file.rank, frame)
         if height:
             n_rows[table.name] = height
     return Beside(
@@ -149,13 +152,12 @@ def _added(folder: Path, table: Table, rank: int, rows: pl.DataFrame) -> int:
     return both.height
 
 
-def _frames(read: Reading, rank: int) -> dict[Table, pl.DataFrame]:
+def _frames(read: Reading, rank: int, *, is_first: bool) -> dict[Table, pl.DataFrame]:
     """Rows of each table, in the order of the log; measurements stand with the first rank."""
     own = {process for process, number in read.numbering.ranks.items() if number == rank}
     communicators = [c for c in read.told.whole() if c.process in own]
     kept = {id(each) for each in communicators}
     connections = [c for c in read.told.connections if id(c.communicator) in kept]
-    is_first = rank == read.ranks[0]
     rows: dict[Table, list[dict[str, Any]]] = {
         COMMUNICATORS: [_communicator(each) for each in communicators],
         TRANSPORTS: [_connection(each) for each in connections],
@@ -276,8 +278,9 @@ def redacted(rows: pl.DataFrame) -> pl.DataFrame:
         )
     if "hosts" in rows.columns:
         rows = rows.with_columns(
-            pl.col("hosts").list.eval(
-                pl.element().map_elements(lambda host: hide("host", host), return_dtype=pl.String)
+            pl.col("hosts").map_elements(
+                lambda hosts: ",".join(hide("host", host) for host in hosts.split(",")),
+                return_dtype=pl.String,
             )
         )
     if "text" in rows.columns:  # warnings and networks name hosts and addresses freely

@@ -136,7 +136,7 @@ def with_besides(
         if other.beside is None:
             continue
         try:
-            told = other.beside(path, file.rank, folder, options)
+            told = other.beside(replace(file, path=path), folder, options)
         except TracekitError as error:
             check = Check(
                 check="file beside not read", severity="warning", count=1, detail=error.message

@@ -400,8 +400,9 @@ def _run(group: list[Candidate]) -> FoundRun:
             rank_source=candidate.rank_source,
             world_size=candidate.world_size,
             host=candidate.host,
+            is_first=number == 0,
         )
-        for candidate in sorted(group, key=lambda candidate: candidate.rank or 0)
+        for number, candidate in enumerate(sorted(group, key=lambda each: each.rank or 0))
     )
     starts = [c.peek.started_ns for c in group if c.peek.started_ns is not None]
     stated = max((c.world_size for c in group if c.world_size), default=0)

@@ -86,6 +86,25 @@ def test_of_several_runs_the_nearest_is_joined(put, listed):
     ]
 
 
+def test_measurements_stand_with_the_first_rank_that_has_a_trace(put, tmp_path, runs):
+    folder = put("job.out", nccl_log(4) + TESTS)
+    for rank in (2, 3):
+        runs.kineto(folder, [("kernel", "gemm", 10, 5, {"device": 0})], rank=rank, world_size=4)
+    run = tracekit.convert(folder, tmp_path / "run", engine="local:1")
+    assert run.scan_all("bandwidth_baselines").collect()["rank"].to_list() == [2, 2]
+    assert run.scan_all("communicators").collect()["host"].to_list() == ["node2", "node3"]
+    assert any("ranks without a trace are left out of it: 0, 1" in o for o in run.manifest.others)
+
+
+def test_the_name_of_a_file_tells_a_rank_that_its_log_does_not(put, tmp_path):
+    put("traces", 4)
+    said = "node9:1:1 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.\n"
+    run = tracekit.convert(put("rank_3.log", said), tmp_path / "run", engine="local:1")
+    found = run.scan_all("nccl_messages").collect().rows(named=True)
+    assert [(row["rank"], row["name"]) for row in found] == [(3, "NCCL_IB_DISABLE")]
+    assert run.capture(3).host == "node9"
+
+
 def test_measurements_alone_are_one_run(put, tmp_path):
     put("all_reduce.log", TESTS)
     run = tracekit.convert(put("all_gather.log", TESTS), tmp_path / "run", engine="local:1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import time
 
@@ -111,6 +112,7 @@ def test_messages_are_kept_once_by_kind(converted):
     }
     assert ("environment", "NCCL_IB_DISABLE", "1") in found
     assert ("network", "NET/IB", "No device found.") in found
+    assert ("ring", "00", "0 1") in found
     assert ("warning", "socket.cc:881", "socketProgress: Connection closed") in found
 
 
@@ -134,6 +136,7 @@ def test_old_versions_name_the_communicator_last(converted):
         ("NET/IBext_v8/0/Shared", "NET", "IBext_v8", "0", False),
         ("P2P/CUMEM/read", "P2P", None, None, None),
         ("SHM/direct/direct", "SHM", None, None, None),
+        ("direct shared memory", "SHM", None, None, None),  # up to 2.10
         ("P2P/IPC comm 0xc0ffee nRanks 02", "P2P", None, None, None),  # RCCL
     ],
 )
@@ -142,6 +145,30 @@ def test_what_a_connection_goes_by(converted, via, transport, network, device, i
     found = rows(converted(a__log=text), "transports")[1]
     assert (found["transport"], found["network"]) == (transport, network)
     assert (found["network_device"], found["is_gpu_direct"]) == (device, is_direct)
+
+
+OF_RCCL = """\
+r1:5:9 [0] NCCL INFO RCCL version : 2.18.6-HEAD:abc
+r1:5:9 [0] NCCL INFO Channel 00/0 : 1[8000] -> 0[7000] [receive] via NET/IB/3 comm 0xc1 nRanks 02
+r1:5:9 [0] NCCL INFO Channel 00/0 : 0[7000] -> 1[8000] via P2P/IPC comm 0xc2 nRanks 04
+r1:5:9 [0] NCCL INFO comm 0xc1 rank 0 nranks 2 cudaDev 0 busId 7000 - Init COMPLETE
+r1:5:9 [0] NCCL INFO comm 0xc2 rank 0 nranks 4 cudaDev 0 busId 7000 - Init COMPLETE
+"""
+
+
+def test_rccl_names_the_communicator_of_each_connection(converted):
+    run = converted(a__log=OF_RCCL)
+    assert [(r["communicator"], r["via"]) for r in rows(run, "transports")] == [
+        ("0xc1", "NET/IB/3"),
+        ("0xc2", "P2P/IPC"),
+    ]
+    assert [row["n_ranks"] for row in rows(run, "communicators")] == [2, 4]
+    assert run.capture(0).versions == {"rccl": "2.18.6-HEAD"}
+
+
+def test_channels_may_name_their_communicator(converted):
+    text = OF_27.replace("INFO 2 coll channels", "INFO comm 0xa0, 2 coll channels")
+    assert rows(converted(a__log=text), "communicators")[0]["n_coll_channels"] == 2
 
 
 def test_the_first_ring_format_is_read(converted):
@@ -160,6 +187,10 @@ def test_the_first_ring_format_is_read(converted):
         lambda line: f"[2026-03-01 12:00:00.123] {line}",
         lambda line: f"(RayWorker pid=17) {line}",
         lambda line: f"{line}\r",
+        lambda line: json.dumps({"log": f"{line}\n", "stream": "stdout", "time": "x"}).replace(
+            ": ", ":", 1
+        ),
+        lambda line: f"2026-03-01T12:00:00.1Z stderr F {line}",
     ],
 )
 def test_what_launchers_put_around_a_line_changes_nothing(converted, dress):

@@ -52,7 +52,7 @@ ALL_REDUCE = "134217728 33554432 float sum -1 2000.0 67.11 100.66 0 1000.0 134.2
 def test_each_row_is_two_measurements(measured):
     out, inside = measured(table(ALL_REDUCE, program="all_reduce_perf"))
     assert (out["operation"], out["dtype"], out["size_bytes"]) == ("all_reduce", "float", 1 << 27)
-    assert (out["n_ranks"], out["n_nodes"], out["hosts"]) == (4, 2, ["n1", "n2"])
+    assert (out["n_ranks"], out["n_nodes"], out["hosts"]) == (4, 2, "n1,n2")
     assert (out["time_ns"], out["algbw_gb_per_s"], out["busbw_gb_per_s"]) == (
         2_000_000,
         67.11,
@@ -129,6 +129,21 @@ def test_several_tests_in_one_log_are_kept_apart(measured):
         ("all_reduce", 4, 2),
         ("all_gather", 2, 1),
     ]
+
+
+def test_hosts_are_hidden_on_request(tmp_path):
+    path = tmp_path / "a.out"
+    path.write_text(table(ALL_REDUCE))
+    run = tracekit.convert(path, tmp_path / "run", engine="local:1", redact=True)
+    row = run.scan_all("bandwidth_baselines").collect().row(0, named=True)
+    assert [host.startswith("host-") for host in row["hosts"].split(",")] == [True, True]
+
+
+def test_rccl_tests_begin_a_little_differently(measured):
+    start = "# nThreads: 1 nGpus: 1 nRanks: 1 minBytes: 1024 maxBytes: 536870912 step: 2(factor)\n"
+    text = table(ALL_REDUCE).replace(START, start)
+    assert "nThreads: 1" in text
+    assert measured(text)[0]["n_ranks"] == 4
 
 
 def test_labels_of_the_launcher_stand_before_every_line(measured):

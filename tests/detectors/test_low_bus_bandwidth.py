@@ -68,6 +68,7 @@ def test_a_quarter_of_what_nccl_tests_measured(job, finding_of):
     assert (found.status, found.cause) == (Status.FOUND, Cause.SLOW_GROUP)
     assert found.measured.value == pytest.approx(0.25)
     assert found.ranks == (0, 1)
+    assert "GPUDirect RDMA is off or access control (ACS)" in found.recommendation.text
     # three quarters of 500 µs; nothing hides them
     assert found.saving.per_step_ns.low == pytest.approx(375_000)
     assert found.saving.per_step_ns.high == pytest.approx(375_000)
@@ -96,6 +97,7 @@ def test_a_slow_way_in_the_log_is_the_cause(job, finding_of):
 def test_a_direct_way_in_the_log_is_no_cause(job, finding_of):
     found = finding_of(NAME, job(500, tests=[(2_000_000, 16.0)], via="NET/IB/0/GDRDMA"))
     assert found.cause is Cause.SLOW_GROUP
+    assert found.recommendation is None  # that of the cause: the log tells no other one
 
 
 def test_the_nearest_size_counts_and_none_that_is_three_times_as_large(job, finding_of):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tracekit
 from tracekit.findings import Cause, Level, Severity, Status, with_severity
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -129,7 +130,7 @@ def test_the_network_within_one_node_is_a_detour(logged, finding_of):
     said = [("environment", "NCCL_P2P_DISABLE", "1"), ("environment", "NCCL_SHM_DISABLE", "1")]
     found = finding_of("slow-transport", logged(HOST, n_nodes=1, said=said))
     assert (found.subject, found.measured.value) == ("no peer access", 1.0)
-    assert found.why.endswith("NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1 is set")
+    assert found.why.endswith("NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1 are set")
 
 
 def test_without_a_log_it_is_skipped_and_counts_for_nothing(make_run, trace, finding_of):
@@ -211,3 +212,25 @@ def test_old_versions_print_no_timings(logged, finding_of):
     found = finding_of("slow-communicator-init", logged(PEER))
     assert found.status is Status.SKIPPED
     assert "since 2.18" in found.why
+
+
+REAL = {  # by log: what goes a slow way
+    "NVIDIA+JAX-Toolbox/.github/gke-workflow/jax-vllm-offloading/logs/transfer-8-8-trainer.log": (
+        "sockets between nodes"
+    ),
+    "bigscience-workshop+bigscience/experiments/gpt2-meg-ds-zero/"
+    "meg_ds_zero_gpt2_perf_n16-1999616.out": "no GPUDirect RDMA",
+    "aws-samples+awsome-distributed-training/3.test_cases/0.nccl-tests/slurm-104.out": None,
+    "microsoft+Megatron-DeepSpeed/examples/MoE/log/"
+    "gpt3-0.125B-tokendropping-graduallyIncrease-lr-3.0e-4.log": None,
+}
+
+
+@pytest.mark.parametrize("path", REAL)
+def test_real_logs_go_the_ways_that_they_list(traces, tmp_path, finding_of, path):
+    run = tracekit.convert(traces / "traces" / path, tmp_path / "run", engine="local:1")
+    found = finding_of("slow-transport", run)
+    if REAL[path] is None:
+        assert (found.status, found.measured.value) == (Status.CLEAR, 0.0)
+    else:
+        assert (found.subject, found.measured.value) == (REAL[path], 1.0)

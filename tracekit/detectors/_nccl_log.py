@@ -54,6 +54,18 @@ class Problem:
     check: str
     commands: tuple[str, ...]
 
+    @property
+    def named(self) -> str:
+        """The variables, for people; empty where none is set."""
+        return " and ".join(self.culprits)
+
+    @property
+    def because(self) -> str:
+        """Why it is so, with the variables."""
+        if not self.culprits:
+            return self.why
+        return f"{self.why}; {self.named} {'is' if len(self.culprits) == 1 else 'are'} set"
+
 
 def set_badly(run: Run, limiting: Mapping[str, str]) -> tuple[str, ...]:
     """Variables that the log shows set to a value that limits ("NCCL_IB_DISABLE=1").
@@ -78,8 +90,8 @@ def found(
     evidence: tuple[Evidence, ...] = (),
 ) -> Finding:
     """A finding without a saving, which the log cannot tell; a variable is named only if set."""
-    named = " and ".join(problem.culprits)
     unset = tuple(f"unset {each.partition('=')[0]}" for each in problem.culprits)
+    named = problem.named
     advice = f"The log shows {named}: take it away. " if named else ""
     return finding(
         detector,
@@ -91,7 +103,7 @@ def found(
         measured=problem.measured,
         limit=limit,
         confidence=problem.confidence,
-        why=f"{problem.why}{f'; {named} is set' if named else ''}",
+        why=problem.because,
         recommendation=Recommendation(
             f"{advice}{problem.check}", Change.SETTING, (*unset, *problem.commands)
         ),

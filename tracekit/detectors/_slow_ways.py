@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -19,7 +19,8 @@ from tracekit.derive.links import (
     said,
 )
 from tracekit.detectors._nccl_log import Problem, set_badly
-from tracekit.findings import Confidence, Level
+from tracekit.findings import Cause, Change, Confidence, Level, Recommendation
+from tracekit.schema import TRANSPORTS
 from tracekit.units import Quantity, Unit
 
 if TYPE_CHECKING:
@@ -35,6 +36,37 @@ AGAINST_GPU_DIRECT = {
     "NCCL_DMABUF_ENABLE": "0",
 }
 AGAINST_PEERS = {"NCCL_P2P_DISABLE": ON, "NCCL_P2P_LEVEL": ANY_BUT_SYSTEM, "NCCL_SHM_DISABLE": ON}
+ASK_THE_LOG = Recommendation(
+    "Run the job with NCCL_DEBUG=INFO: without GDRDMA behind NET/IB, GPUDirect RDMA is off or "
+    "access control (ACS) of PCIe on; NET/Socket goes over TCP. Where both are right, measure the "
+    "nodes of this group with nccl-tests, and look for an adapter that several GPUs share.",
+    Change.SETTING,
+    (
+        "export NCCL_DEBUG=INFO",
+        "lsmod | grep -e nvidia_peermem -e nv_peer_mem || modprobe nvidia_peermem",
+        "lspci -vvv | grep -i acsctl  # SrcValid+ redirects peer traffic to the host",
+    ),
+)
+"""What slows transfers between nodes most often, where no log tells which."""
+
+
+def cause_of(run: Run, ranks: tuple[int, ...], place: str) -> dict[str, Any]:
+    """Cause, why and advice of slow transfers at a place, as fields of a finding.
+
+    A slow way that the log lists for the ranks (of none given, for any) is the cause.
+    """
+    own = set(ranks or run.ranks)
+    for problem in slow_ways(run):
+        if problem.place == place and own & set(problem.ranks):
+            advice = f"The log shows {problem.named}: take it away. " if problem.culprits else ""
+            text = f"{advice}{problem.check}"
+            return {
+                "cause": Cause.TOPOLOGY_SETTING,
+                "why": f"{problem.subject}: {problem.because}",
+                "recommendation": Recommendation(text, Change.SETTING, problem.commands),
+            }
+    is_open = place == BETWEEN and not run.n_rows(TRANSPORTS.name)
+    return {"cause": Cause.SLOW_GROUP, "recommendation": ASK_THE_LOG if is_open else None}
 
 
 def slow_ways(run: Run) -> tuple[Problem, ...]:

@@ -46,14 +46,11 @@ from tracekit.derive.savings import saving
 from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.detectors._cures import transfers_as_measured
 from tracekit.detectors._roofs import NO_HOSTS, Reached, bandwidths_of, of_groups, of_tests
-from tracekit.detectors._slow_ways import slow_ways
+from tracekit.detectors._slow_ways import cause_of
 from tracekit.findings import (
-    Cause,
-    Change,
     Confidence,
     Finding,
     Level,
-    Recommendation,
     Scope,
     Status,
 )
@@ -182,20 +179,6 @@ def _found(
     run: Run, subject: str, ranks: tuple[int, ...], *, is_between: bool, **fields: Any
 ) -> Finding:
     """A slow group; a slow way that the log lists for its ranks is the cause."""
-    place = BETWEEN if is_between else WITHIN
-    own = set(ranks or run.ranks)
-    problem = next((p for p in slow_ways(run) if p.place == place and own & set(p.ranks)), None)
-    if problem is None:
-        cause: dict[str, Any] = {"cause": Cause.SLOW_GROUP}
-    else:
-        named = f"{' and '.join(problem.culprits)} is set. " if problem.culprits else ""
-        cause = {
-            "cause": Cause.TOPOLOGY_SETTING,
-            "why": f"{problem.subject}: {problem.why}",
-            "recommendation": Recommendation(
-                f"{named}{problem.check}", Change.SETTING, problem.commands
-            ),
-        }
     return finding(
         DETECTOR,
         Status.FOUND,
@@ -204,7 +187,7 @@ def _found(
         groups=(subject,) if ranks else (),
         scope=Scope(),
         evidence=(bandwidths_of(run),),
-        **cause,
+        **cause_of(run, ranks, BETWEEN if is_between else WITHIN),
         **fields,
     )
 

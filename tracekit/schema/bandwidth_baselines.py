@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import polars as pl
-
 from tracekit.schema.table import F64, FLAG, I64, TEXT, Column, Table
 
 BANDWIDTH_BASELINES = Table(
@@ -15,7 +13,7 @@ BANDWIDTH_BASELINES = Table(
         Column("size_bytes", I64, "bytes", "bytes as nccl-tests count them"),
         Column("n_ranks", I64, "", "ranks that took part; null when not listed"),
         Column("n_nodes", I64, "", "nodes they were on; null when not listed"),
-        Column("hosts", pl.List(pl.String()), "", "their names; null when not listed"),
+        Column("hosts", TEXT, "", "their names, with commas between; null when not listed"),
         Column("gpu_model", TEXT, "", "device name of rank 0; null when not listed"),
         Column("time_ns", I64, "ns", "mean time of one call"),
         Column("algbw_gb_per_s", F64, "GB/s", "size / time"),

@@ -10,8 +10,10 @@ NCCL_MESSAGES = Table(
     (
         Column("host", TEXT, "", "host of the process"),
         Column("pid", I64, "", "process"),
-        Column("kind", TEXT, "", "environment, warning, network, peer, tuning"),
-        Column("name", TEXT, "", "variable, source line of a warning, or network"),
+        Column("kind", TEXT, "", "environment, warning, network, peer, tuning, ring, tree"),
+        Column(
+            "name", TEXT, "", "variable, source line of a warning, network, or channel of a ring"
+        ),
         Column("text", TEXT, "", "value of the variable, or what was said"),
         Column("n_times", I64, "", "how often"),
     ),
