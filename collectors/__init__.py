@@ -63,6 +63,11 @@ def _nothing_known(_path: Path) -> None:
     """Has a name, since collectors are pickled for the workers."""
 
 
+def _stands_alone(_path: Path) -> bool:
+    """Has a name, since collectors are pickled for the workers."""
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collector:
     """A source of data.
@@ -71,7 +76,8 @@ class Collector:
     collector may); `peek` tells rank and run; `convert` writes one rank's tables into a run folder
     and says what was read, written, dropped and why. It runs in a worker process. `code` identifies
     the version of the collector: what another version wrote is converted again. `why_not` says what
-    a file of the same format lacks, in a few words, and None of other files.
+    a file of the same format lacks, in a few words, and None of other files. `is_part` says of a
+    file that it is read along with another one that `sniff` knows, so that it is not left out.
     """
 
     id: str
@@ -82,6 +88,7 @@ class Collector:
     convert: Callable[[RankFile, Path, Options], Capture]
     code: Callable[[], str]
     why_not: Callable[[Path], str | None] = _nothing_known
+    is_part: Callable[[Path], bool] = _stands_alone
 
 
 @cache

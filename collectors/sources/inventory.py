@@ -112,7 +112,7 @@ def inventory(
     for path in files:
         collector = sniffed(path) if path.is_file() else None
         if collector is None:
-            if not path.name.endswith(_SIDECAR):
+            if not _belongs_to_another(path):
                 left_out.append(f"{path}: {_why_not(path)}")
             continue
         try:
@@ -128,6 +128,13 @@ def inventory(
     runs = [run for group in _by_key(ranked) for run in _split(group)]
     runs.sort(key=lambda run: (-len(run.files), -(run.started_ns or 0), run.name))
     return Inventory(runs=tuple(_with_unique_names(runs)), left_out=tuple(left_out))
+
+
+def _belongs_to_another(path: Path) -> bool:
+    """Whether a file is read along with another one: no word is lost about it."""
+    if path.name.endswith(_SIDECAR):
+        return True
+    return path.is_file() and any(each.is_part(path) for each in collectors().values())
 
 
 def _why_not(path: Path) -> str:
