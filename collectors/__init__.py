@@ -82,6 +82,11 @@ def _nothing_known(_path: Path) -> None:
     """Has a name, since collectors are pickled for the workers."""
 
 
+def _stands_alone(_path: Path) -> bool:
+    """Has a name, since collectors are pickled for the workers."""
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collector:
     """A source of data.
@@ -91,8 +96,9 @@ class Collector:
     and says what was read, written, dropped and why. It runs in a worker process. `code` identifies
     the version of the collector: what another version wrote is converted again. `why_not` says what
     a file of the same format lacks, in a few words, and None of other files. `beside` adds what a
-    file says of a rank to the tables of that rank's trace: files
-    of such a collector join the run that they lie beside, and are one of their own only alone.
+    file says of a rank to the tables of that rank's trace: files of such a collector join the run
+    that they lie beside, and are one of their own only alone. `is_part` says of a file that it is
+    read along with another one that `sniff` knows, so that it is not left out.
     """
 
     id: str
@@ -104,6 +110,7 @@ class Collector:
     code: Callable[[], str]
     why_not: Callable[[Path], str | None] = _nothing_known
     beside: Callable[[RankFile, Path, Options], Beside] | None = None
+    is_part: Callable[[Path], bool] = _stands_alone
 
 
 @cache

@@ -20,7 +20,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself: run 'git lfs pull'"),
     (b"<!doctype html", _DOWNLOADED),
     (b"<html", _DOWNLOADED),
-    (b"sqlite format 3", "an SQLite database (Nsight Systems or rocpd export)"),
+    (b"sqlite format 3", "an SQLite database (rocpd, or another tool's)"),
     (b"\x80\x02", _PICKLE),
     (b"\x80\x03", _PICKLE),
     (b"\x80\x04", _PICKLE),

@@ -113,7 +113,7 @@ def inventory(
     for path in files:
         collector = sniffed(path) if path.is_file() else None
         if collector is None:
-            if not path.name.endswith(_SIDECAR):
+            if not _belongs_to_another(path):
                 left_out.append(f"{path}: {_why_not(path)}")
             continue
         try:
@@ -172,6 +172,13 @@ def _measurements(candidates: list[Candidate], files: list[Text]) -> list[FoundR
         also = tuple((text.collector, text.path) for text in others)
         runs.append(replace(run, files=(replace(run.files[0], also=also),)))
     return runs
+
+
+def _belongs_to_another(path: Path) -> bool:
+    """Whether a file is read along with another one: no word is lost about it."""
+    if path.name.endswith(_SIDECAR):
+        return True
+    return path.is_file() and any(each.is_part(path) for each in collectors().values())
 
 
 def _why_not(path: Path) -> str:
