@@ -55,6 +55,7 @@ class OperationTraffic:
     instances took longer than the median of their size. `is_bound` says that members were not
     recorded, so that transfers are at most, and bandwidths at least, what stands here. Exposed
     times are means over ranks and averaged steps; the parts that are not known are null.
+    `roof_gb_s` is the bus bandwidth that the `fabric` of the group carries, where both are known.
     """
 
     group: str
@@ -77,6 +78,8 @@ class OperationTraffic:
     exposed_unsplit_ns: float | None
     hidden_ns: float | None
     sizes: tuple[SizeTraffic, ...] = ()
+    roof_gb_s: float | None = None
+    fabric: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

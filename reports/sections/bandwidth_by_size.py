@@ -43,12 +43,13 @@ def render(result: Result, /) -> Markup | None:
     sized = [each for each in result.traffic.operations if len(each.sizes) > 1][:MAX_OPERATIONS]
     if not sized:
         return None
+    fabrics = " ".join(dict.fromkeys(_fabric(each) for each in sized if each.fabric))
     fits = " ".join(_fit(each) for each in sized if each.fit is not None)
     charts = Markup("").join(size_chart(_chart(each)) for each in sized[:MAX_CHARTS])
     return (
         note(HOW_TO_READ)
         + Markup('<div class="size-charts">{}</div>').format(charts)
-        + (note(fits) if fits else Markup(""))
+        + (note(f"{fits} {fabrics}".strip()) if fits or fabrics else Markup(""))
         + table(
             "Transfers by size",
             COLUMNS,
@@ -73,6 +74,7 @@ def _chart(each: OperationTraffic) -> SizeChart:
         ],
         roof_gb_s=fit.busbw_gb_s if fit else None,
         half_bytes=fit.half_bytes if fit else None,
+        fabric_gb_s=each.roof_gb_s,
     )
 
 
@@ -87,6 +89,16 @@ def _row(each: OperationTraffic, number: int) -> tuple[str | int | float | None,
         size.p99_ns,
         None if size.busbw_gb_s is None else size.busbw_gb_s * GB,
     )
+
+
+def _fabric(each: OperationTraffic) -> str:
+    """What the fabric carries; above that a switch must have reduced."""
+    roof_gb_s = each.roof_gb_s or 0.0
+    above = ""
+    if any(size.busbw_gb_s is not None and size.busbw_gb_s > roof_gb_s for size in each.sizes):
+        above = "; what lies above was reduced in a switch (NVLink SHARP, SHARP)"
+    roof = text(roof_gb_s * GB, Unit.BYTES_PER_S)
+    return f"{each.fabric} carry {roof} in {each.group}{above}."
 
 
 def _fit(each: OperationTraffic) -> str:

@@ -39,6 +39,20 @@ def test_without_a_fit_only_points_are_drawn(healthy):
     assert 'class="roof"' not in body
 
 
+def test_the_fabrics_roof_is_drawn_and_said(healthy):
+    shown = page(healthy, roof_gb_s=450.0, fabric="NVLink 4 (18 links)")
+    assert "NVLink 4 (18 links) carry 450 GB/s in dp (8 ranks: 0–7)" in words(shown)
+    assert 'class="fabric"' in str(shown)
+    assert "fabric 450 GB/s" in words(shown)
+    assert "reduced in a switch" not in words(shown)
+
+
+def test_more_than_links_carry_was_reduced_in_a_switch(healthy):
+    sizes = (OPERATION.sizes[0], replace(OPERATION.sizes[1], busbw_gb_s=480.0))
+    said = words(page(healthy, roof_gb_s=450.0, fabric="NVLink 4", sizes=sizes))
+    assert "reduced in a switch (NVLink SHARP, SHARP)" in said
+
+
 def test_a_hostile_group_stays_text(healthy):
     body = str(page(healthy, group="</svg><script>alert(1)</script>"))
     assert "<script>" not in body

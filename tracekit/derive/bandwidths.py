@@ -47,7 +47,7 @@ def transfers(run: Run) -> pl.DataFrame:
         .collect()
     )
     return (
-        rows.join(_places(run), on="group", validate="m:1")
+        rows.join(places(run), on="group", validate="m:1")
         .select(
             *_KEY,
             "members",
@@ -62,8 +62,11 @@ def transfers(run: Run) -> pl.DataFrame:
     )
 
 
-def _places(run: Run) -> pl.DataFrame:
-    """On how many nodes each group lies, and how many of its ranks on the fullest."""
+def places(run: Run) -> pl.DataFrame:
+    """Where each group lies: `group`, `members`, `n_nodes`, `n_local` (ranks on the fullest node).
+
+    Null where a member's host is not known.
+    """
     hosts = pl.DataFrame(
         [(capture.rank, capture.host) for capture in run.manifest.captures],
         schema={"members": pl.Int64, "host": pl.String},

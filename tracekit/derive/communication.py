@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tracekit.derive.averages import averaged
+from tracekit.derive.bandwidths import places
 from tracekit.derive.cached import remembered
 from tracekit.derive.call_exposure import call_exposure
 from tracekit.derive.call_phases import phases
+from tracekit.derive.fabrics import fabric, roof_of
 from tracekit.derive.groups import groups
 from tracekit.derive.latency_fit import line
 from tracekit.derive.pairs import pairs
@@ -60,6 +62,7 @@ def communication(run: Run) -> Traffic | None:
         _operations(instances)
         .join(exposed, on=KEY, how="left", validate="1:1")
         .join(_dimensions(run), on="group", how="left", validate="m:1")
+        .join(_roofs(run), on="group", how="left", validate="m:1")
         .sort("step_ns", "weight_ns", *KEY, descending=[True, True, False, False], nulls_last=True)
         .head(MAX_OPERATIONS)
     )
@@ -97,6 +100,18 @@ def lines(run: Run) -> pl.DataFrame:
 
 def _dimensions(run: Run) -> pl.DataFrame:
     return groups(run).select("group", "dimension", is_dimension_inferred=pl.col("is_inferred"))
+
+
+def _roofs(run: Run) -> pl.DataFrame:
+    """What the fabric of groups carries, where it is known: `group`, `roof_gb_s`, `fabric`."""
+    joined = fabric(run)
+    rows = []
+    for group, members, n_nodes, n_local in places(run).iter_rows():
+        roof = roof_of(run, joined, len(members), n_nodes, n_local)
+        if not isinstance(roof, str):
+            rows.append((group, roof.gb_s, roof.fabric))
+    schema = {"group": pl.String, "roof_gb_s": pl.Float64, "fabric": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def _whole_ones(instances: pl.DataFrame) -> pl.DataFrame:
@@ -205,6 +220,8 @@ _SAME = (
     "exposed_transfer_ns",
     "exposed_unsplit_ns",
     "hidden_ns",
+    "roof_gb_s",
+    "fabric",
 )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tracekit.derive.bandwidths import against_baselines, baselines, transfers
-from tracekit.derive.fabrics import adapters, fabric
+from tracekit.derive.fabrics import fabric, roof_of
 from tracekit.devices import fabric_of
 from tracekit.findings import Column, Evidence
 from tracekit.units import Unit, text
@@ -19,26 +19,8 @@ if TYPE_CHECKING:
 
 GB = 1e9
 MAX_SHOWN = 16
-N_GPUS_OF_A_NODE = 8
-"""Nodes whose GPUs are joined by links without a switch have so many."""
 MIN_BYTES = 32_000_000
 """On healthy fabrics smaller transfers reach less than half of the peak."""
-NO_HOSTS = (
-    "on which hosts the ranks are is not recorded. Give NCCL's log (NCCL_DEBUG=INFO) beside the "
-    "traces, or record with tracekit.collect."
-)
-NO_ADAPTERS = (
-    "which network adapters join the nodes is not known. Measure the nodes with nccl-tests, or log "
-    "with NCCL_DEBUG_SUBSYS=INIT,NET, and give the output beside the traces."
-)
-NO_FABRIC = (
-    "by what these GPUs are joined is not known. Measure a node with nccl-tests and give the "
-    "output beside the traces."
-)
-PART_OF_LINKS = (
-    "a part of a node's GPUs, without a switch, has a part of their links. Measure as many GPUs "
-    "with nccl-tests and give the output beside the traces."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,26 +106,16 @@ def _reached(
     n_local: int | None,
 ) -> Reached | str:
     """What was reached, or why that cannot be said."""
-    if n_nodes is None or n_local is None:
-        return NO_HOSTS
-    if n_nodes > 1:
-        between = adapters(run)
-        if between is None:
-            return NO_ADAPTERS
-        roof, name = between.roof_gb_per_s(n_local), between.name
-    elif joined is None:
-        return NO_FABRIC
-    elif not joined.is_switched and n_ranks < N_GPUS_OF_A_NODE:
-        return PART_OF_LINKS
-    else:
-        roof, name = joined.gb_per_s, joined.name
+    known = roof_of(run, joined, n_ranks, n_nodes, n_local)
+    if isinstance(known, str):
+        return known
     return Reached(
         subject=row["group"],
         ranks=tuple(row.get("members") or ()),
-        is_between=n_nodes > 1,
+        is_between=(n_nodes or 1) > 1,
         busbw_gb_s=row["busbw_gb_s"],
-        roof_gb_s=roof,
-        fabric=name,
+        roof_gb_s=known.gb_s,
+        fabric=known.fabric,
         operation=row["operation"],
         size_bytes=row["size_bytes"],
         n_calls=row.get("n_calls"),

@@ -41,11 +41,12 @@ import polars as pl
 from tracekit.derive.activity import has_device_events
 from tracekit.derive.averages import mean_steps
 from tracekit.derive.bandwidths import shares_of_tests
+from tracekit.derive.fabrics import NO_HOSTS
 from tracekit.derive.links import BETWEEN, WITHIN
 from tracekit.derive.savings import saving
 from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.detectors._cures import transfers_as_measured
-from tracekit.detectors._roofs import NO_HOSTS, Reached, bandwidths_of, of_groups, of_tests
+from tracekit.detectors._roofs import Reached, bandwidths_of, of_groups, of_tests
 from tracekit.detectors._slow_ways import cause_of
 from tracekit.findings import (
     Confidence,
