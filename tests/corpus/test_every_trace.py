@@ -108,7 +108,8 @@ def test_every_other_file_is_refused_in_one_line(traces):
     folder = traces / "traces"
     others = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
     others -= {*FILES, *TEXTS}
-    others -= {path for path in others if path.endswith(".parquet") or path.startswith(DUMPS)}
+    read = (".parquet", ".sqlite")
+    others -= {path for path in others if path.endswith(read) or path.startswith(DUMPS)}
     others |= {f"{DUMPS}/fr_traces/{job}/fault_injection.log" for job in ("gpu_error_1st",)}
     for path in sorted(others):
         with pytest.raises(TracekitError) as refused:
