@@ -28,7 +28,8 @@ class Peek:
     (job, group trace id) and different for files of different runs; `digest` is equal for copies.
     A file that holds several ranks lists them in `ranks`; each is converted by itself. Where they
     stand for all others (`are_all`), none is missing. What measures a fabric and no job is of
-    whichever job lies beside it (`is_of_any_job`).
+    whichever job lies beside it (`is_of_any_job`). Where a rank's state is taken again and again,
+    `snapshot` orders what was taken: a later or fuller one is larger.
     """
 
     rank: int | None = None
@@ -40,6 +41,7 @@ class Peek:
     trace_id: str | None = None
     digest: str = ""
     is_of_any_job: bool = False
+    snapshot: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +99,9 @@ class Collector:
     the version of the collector: what another version wrote is converted again. `why_not` says what
     a file of the same format lacks, in a few words, and None of other files. `beside` adds what a
     file says of a rank to the tables of that rank's trace: files of such a collector join the run
-    that they lie beside, and are one of their own only alone. `is_part` says of a file that it is
-    read along with another one that `sniff` knows, so that it is not left out.
+    that they lie beside, and are one of their own only alone. Where the files count together only
+    (`is_joined_whole`), they join a run that has all their ranks, or none. `is_part` says of a file
+    that it is read along with another one that `sniff` knows, so that it is not left out.
     """
 
     id: str
@@ -110,6 +113,7 @@ class Collector:
     code: Callable[[], str]
     why_not: Callable[[Path], str | None] = _nothing_known
     beside: Callable[[RankFile, Path, Options], Beside] | None = None
+    is_joined_whole: bool = False
     is_part: Callable[[Path], bool] = _stands_alone
 
 

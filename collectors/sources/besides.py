@@ -17,9 +17,10 @@ from tracekit.errors import TracekitError
 from tracekit.store import Capture, Check, SourceIdentity, path_text, rank_path
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from tracekit.collectors.sources.inventory import Candidate, FoundRun
+    from tracekit.collectors.sources.candidates import Candidate
+    from tracekit.collectors.sources.grouping import FoundRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ def joined(
     notes: list[str] = []
     found = list(runs)
     for text in files:
-        near = _nearest(text, found)
+        fits = {number: run for number, run in enumerate(found) if _fits(text, run)}
+        near = _nearest(text.path, fits, is_only=len(found) == 1)
         if not near:
             left.append(text)
         for number in near:
@@ -70,17 +72,45 @@ def joined(
     return found, left, notes
 
 
-def _nearest(text: Text, runs: Sequence[FoundRun]) -> list[int]:
-    """Numbers of the runs that a file belongs to."""
-    place = text.path.resolve().parent
-    depths: dict[int, int] = {}
-    for number, run in enumerate(runs):
-        if not _fits(text, run):
+def joined_whole(runs: Sequence[FoundRun], others: Sequence[FoundRun]) -> list[FoundRun]:
+    """The runs with the others that belong to them as a whole, and those that belong to none.
+
+    Of several of one collector that fit a run the latest joins it.
+    """
+    found = list(runs)
+    alone: list[FoundRun] = []
+    taken: set[tuple[int, str]] = set()
+    for other in sorted(others, key=lambda other: -(other.started_ns or 0)):
+        ranks = {file.rank for file in other.files}
+        fits = {
+            number: run
+            for number, run in enumerate(found[: len(runs)])
+            if run.world_size == other.world_size and ranks <= {file.rank for file in run.files}
+        }
+        near = _nearest(other.files[0].path, fits, is_only=len(runs) == 1)
+        if len(near) != 1 or (near[0], other.collector.id) in taken:
+            alone.append(other)
             continue
+        taken.add((near[0], other.collector.id))
+        more = {file.rank: (other.collector.id, file.path) for file in other.files}
+        run = found[near[0]]
+        files = tuple(
+            replace(file, also=(*file.also, more[file.rank])) if file.rank in more else file
+            for file in run.files
+        )
+        found[near[0]] = replace(run, files=files)
+    return [*found, *alone]
+
+
+def _nearest(path: Path, runs: Mapping[int, FoundRun], *, is_only: bool) -> list[int]:
+    """Numbers of the runs that a file belongs to, of those that it fits."""
+    place = path.resolve().parent
+    depths: dict[int, int] = {}
+    for number, run in runs.items():
         folders = [file.path.resolve().parent for file in run.files]
         shared = [_depth_shared(place, folder) for folder in folders]
         is_near = any(place.is_relative_to(f) or f.is_relative_to(place) for f in folders)
-        if is_near or len(runs) == 1:
+        if is_near or is_only:
             depths[number] = max(shared)
     return [number for number, depth in depths.items() if depth == max(depths.values())]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tracekit.collectors import Collector, Options, RankFile
 from tracekit.collectors.sources import redaction
 from tracekit.collectors.sources.besides import identities, with_besides
-from tracekit.collectors.sources.inventory import IN_THE_FILE
+from tracekit.collectors.sources.candidates import IN_THE_FILE
 from tracekit.engine import map_ranks
 from tracekit.errors import InputError, TracekitError
 from tracekit.schema import SCHEMA_VERSION
@@ -39,7 +39,8 @@ from tracekit.store import (
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from tracekit.collectors.sources.inventory import FoundRun, Inventory
+    from tracekit.collectors.sources.grouping import FoundRun
+    from tracekit.collectors.sources.inventory import Inventory
 
 log = logging.getLogger(__name__)
 

@@ -23,6 +23,7 @@ from tracekit.collectors import Options, RankFile
 from tracekit.collectors.kineto import COLLECTOR
 from tracekit.collectors.sources import noted
 from tracekit.collectors.sources.conversion import converted
+from tracekit.collectors.sources.hang_dumps import join_hang_dumps
 from tracekit.collectors.sources.windows import (
     JOB,
     WindowFolder,
@@ -90,7 +91,11 @@ def finished(
             failures.append(outcome)
         elif on_capture is not None:
             on_capture(outcome)
-    return _run(window, job, failures)
+    note = None
+    if rank is None:
+        with suppress(OSError):  # moved to where nothing may be written
+            note = join_hang_dumps(window, job.created_ns)
+    return _run(window, job, failures, note)
 
 
 def _job(path: Path) -> Job:
@@ -184,7 +189,9 @@ def _converted(
     return capture
 
 
-def _run(window: WindowFolder, job: Job, failures: list[TracekitError]) -> Run:
+def _run(
+    window: WindowFolder, job: Job, failures: list[TracekitError], note: str | None = None
+) -> Run:
     """The run of all ranks that are converted by now.
 
     Other ranks' converters write it too: whoever finds more than it has written writes again, so
@@ -197,6 +204,8 @@ def _run(window: WindowFolder, job: Job, failures: list[TracekitError]) -> Run:
         if not captures:
             raise failures[0] if failures else InputError(f"{folder}: no rank is converted yet")
         manifest = _manifest(window, job, captures, failures)
+        if note:
+            manifest = replace(manifest, others=(note, *manifest.others))
         try:
             write_json(folder / MANIFEST, manifest)
         except OSError:

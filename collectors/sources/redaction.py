@@ -22,7 +22,14 @@ _MODULE = re.compile(r"(?<=nn\.Module: )[\w.]+")
 _SCOPED = re.compile(r"(?<=\()[\w.]+(?=\))")
 _WRAPPERS = ("FSDP", "FullyShardedDataParallel", "DistributedDataParallel")
 _WHOLE_COLUMNS = {("cpu_ops", "module"): "module"}
-_NAME_TABLES = ("cpu_ops", "annotations", "python_frames", "other_events")
+_NAMES = {
+    "cpu_ops": "name",
+    "annotations": "name",
+    "python_frames": "name",
+    "other_events": "name",
+    "flight_records": "stack",
+    "flight_stacks": "stack",
+}
 
 
 @cache
@@ -51,8 +58,8 @@ def redacted(table: str, rows: pl.DataFrame) -> pl.DataFrame:
     for (name, column), kind in _WHOLE_COLUMNS.items():
         if name == table:
             rows = _replaced(rows, column, {v: alias(kind, v) for v in _values(rows, column)})
-    if table in _NAME_TABLES:
-        rows = _replaced(rows, "name", {v: redacted_name(v) for v in _values(rows, "name")})
+    if named := _NAMES.get(table):
+        rows = _replaced(rows, named, {v: redacted_name(v) for v in _values(rows, named)})
     return rows
 
 

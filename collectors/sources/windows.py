@@ -66,9 +66,9 @@ def picked(folder: Path, name: str | None) -> WindowFolder:
     """
     found = windows(folder)
     if not found:
-        raise InputError(
-            f"{folder}: recorded nothing yet: {_why_nothing(folder)}", hint=_RECORD_HINT
-        )
+        dumps = sorted(folder.glob("attempt=*/flight_recorder"))
+        hint = f"See where it stands: tracekit analyze {dumps[-1]}" if dumps else _RECORD_HINT
+        raise InputError(f"{folder}: recorded nothing yet: {_why_nothing(folder)}", hint=hint)
     if name is None:
         return found[-1]
     for window in found:
@@ -81,7 +81,8 @@ def picked(folder: Path, name: str | None) -> WindowFolder:
 def is_converted(window: WindowFolder, path: Path) -> bool:
     """Whether a trace that was kept has been converted, by this version."""
     capture = capture_of(window, path)
-    return capture is not None and capture.code == COLLECTOR.code()
+    # behind the "+" stands by whom files beside it were read
+    return capture is not None and capture.code.partition("+")[0] == COLLECTOR.code()
 
 
 def capture_of(window: WindowFolder, path: Path) -> Capture | None:

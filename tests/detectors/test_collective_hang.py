@@ -219,7 +219,7 @@ def test_where_the_ranks_at_fault_were_last(finding):
     frames = [{"filename": "train.py", "line": 41, "name": "save"}]
     last = call(1, done=True, frames=frames)
     found = finding({0: [call(1, done=True), call(2)], 1: [last]}, {"0": [0, 1]})
-    assert found.evidence[2].rows == ((1, "nccl:all_reduce", "train.py:41 save"),)
+    assert found.evidence[2].rows == ((1, "last call: nccl:all_reduce", "train.py:41 save"),)
 
 
 @pytest.mark.parametrize("name", ["gpu_error_1st", "lock_gil_2nd"])

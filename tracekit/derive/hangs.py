@@ -26,6 +26,7 @@ import polars as pl
 
 from tracekit.derive.cached import remembered
 from tracekit.derive.instances import group_label
+from tracekit.schema import FLIGHT_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,12 +75,20 @@ def records(run: Run) -> pl.DataFrame:
 
 
 @remembered
+def threads(run: Run) -> pl.DataFrame:
+    """Where the thread that trains was on each rank that seemed to hang: `rank`, `stack`."""
+    is_main = pl.col("thread") == "MainThread"
+    every = run.scan_all("flight_stacks").with_columns(is_main=is_main).collect()
+    return every.sort("rank", "is_main", "thread").group_by("rank", maintain_order=True).last()
+
+
+@remembered
 def progress(run: Run) -> pl.DataFrame:
     """How far each rank got with the collectives of each group, by group and rank.
 
     Returns:
         `label`, `description`, `members`, `rank`, `enqueued`, `completed` (sequence numbers, null
-        where nothing is known).
+        where nothing is known), `written_ns` (when the dump's file was last changed).
     """
     calls = records(run).filter(~pl.col("is_message"))
     with_messages = records(run).filter("is_message")["label"].unique()
@@ -106,9 +115,15 @@ def progress(run: Run) -> pl.DataFrame:
             "rank",
             enqueued=pl.max_horizontal("last_enqueued", "seen"),
             completed=pl.max_horizontal("last_completed", "ended"),
+            written_ns="written_ns",
         )
         .sort("label", "rank")
     )
+
+
+def dumped(run: Run) -> tuple[int, ...]:
+    """Ranks whose recorder's dump is here, sorted."""
+    return tuple(each.rank for each in run.manifest.captures if FLIGHT_GROUPS.name in each.n_rows)
 
 
 @remembered
@@ -132,7 +147,7 @@ def hang(run: Run) -> Hang:
     awaited = set().union(*waits.values()) if waits else set()
     for rank in sorted(awaited - stopped):
         if not waits.get(rank):
-            faults[rank] = Fault.NEVER_CALLED if rank in run.ranks else Fault.NO_DUMP
+            faults[rank] = Fault.NEVER_CALLED if rank in dumped(run) else Fault.NO_DUMP
     faults |= dict.fromkeys(_circles(waits, faults), Fault.CIRCLE)
     shown = [each for each in blocked if each.missing or set(each.ranks) & stopped]
     blocked = sorted(shown, key=lambda each: each.created_ns)

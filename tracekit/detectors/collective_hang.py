@@ -19,7 +19,8 @@ Threshold:
 
 Evidence:
     How far each rank at fault got in its groups against the others, and how long before them its
-    last call was; the calls that wait, the first one first; where the ranks at fault were last.
+    last call was; the calls that wait, the first one first; where the ranks at fault were last,
+    and where `tracekit.collect` found their Python thread.
 
 What-if saving:
     None: the job stands still.
@@ -38,14 +39,22 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.hangs import Blocked, Fault, Hang, hang, progress, records, wrapped
+from tracekit.derive.hangs import (
+    Blocked,
+    Fault,
+    Hang,
+    dumped,
+    hang,
+    progress,
+    records,
+    wrapped,
+)
 from tracekit.detectors import Detector, finding, number, rank_list
+from tracekit.detectors._hang_evidence import behind, stacks, waiting
 from tracekit.findings import (
     Cause,
     Change,
-    Column,
     Confidence,
-    Evidence,
     Finding,
     Level,
     Recommendation,
@@ -59,7 +68,7 @@ from tracekit.units import Quantity, Unit, limit
 if TYPE_CHECKING:
     from tracekit.store import Run
 
-MAX_ROWS, MAX_GROUPS, MAX_FRAMES = 32, 8, 12
+MAX_GROUPS = 8
 CAUSES = {
     Fault.NEVER_CALLED: Cause.MISSING_CALL,
     Fault.DEVICE_STOPPED: Cause.PEER_FAILURE,
@@ -127,7 +136,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
         return (finding(DETECTOR, Status.CLEAR, measured=measured, limit=least),)
     first = min(found.faults.values(), key=list(Fault).index)
     victims = {rank for each in found.blocked for rank in each.ranks} - set(ranks)
-    evidence = (_behind(run, found), _waiting(found.blocked), *_stacks(run, ranks))
+    evidence = (behind(run, found), waiting(found.blocked), *stacks(run, ranks))
     return (
         finding(
             DETECTOR,
@@ -167,7 +176,7 @@ def _joined(run: Run, calls: tuple[Blocked, ...], least: Quantity) -> Finding:
         limit=least,
         confidence=Confidence(Level.MEDIUM if has_timed_out else Level.LOW, why),
         recommendation=ALL_JOINED,
-        evidence=(_waiting(calls),),
+        evidence=(waiting(calls),),
         scope=Scope(victims=first.ranks),
     )
 
@@ -179,15 +188,12 @@ def _has_timed_out(run: Run, call: Blocked) -> bool:
     """
     here = records(run).filter(~pl.col("is_message"), label=call.group, sequence=call.sequence)
     timeout_ns = here["timeout_ns"].max()
-    written = [
-        capture.source.modified_ns - run.manifest.epoch_ns - call.created_ns
-        for capture in run.manifest.captures
-        if capture.rank in call.ranks
-    ]
-    if timeout_ns is None or not written:
+    of_call = progress(run).filter(pl.col("rank").is_in(call.ranks), label=call.group)
+    after = of_call["written_ns"].drop_nulls() - call.created_ns
+    if timeout_ns is None or after.is_empty():
         return False
     least_ns, most_ns = number(timeout_ns) / 2, number(timeout_ns) + WRITTEN_WITHIN_NS
-    return all(least_ns <= after_ns <= most_ns for after_ns in written)
+    return bool(after.is_between(least_ns, most_ns).all())
 
 
 def _groups(found: Hang) -> tuple[str, ...]:
@@ -221,7 +227,7 @@ def _is_unseen(run: Run, found: Hang) -> bool:
     """
     if set(found.faults.values()) != {Fault.NO_DUMP}:
         return False
-    n_dumps, n_missing = len(run.ranks), len(found.faults)
+    n_dumps, n_missing = len(dumped(run)), len(found.faults)
     return n_dumps < MIN_DUMPS or n_missing > max(1, MAX_MISSING_SHARE * n_dumps)
 
 
@@ -256,105 +262,10 @@ def _confidence(run: Run, found: Hang) -> Confidence:
         why += "; a dump that is not here may only not have been collected"
     if wrapped(run):
         why += f"; {len(wrapped(run))} rings wrapped and hold their last calls alone"
-    if len(run.ranks) < run.manifest.world_size:
-        why += f"; {run.manifest.world_size - len(run.ranks)} ranks left no dump here"
+    n_missing = run.manifest.world_size - len(dumped(run))
+    if n_missing > 0:
+        why += f"; {n_missing} ranks left no dump here"
     return Confidence(Level.MEDIUM, why)
-
-
-def _behind(run: Run, found: Hang) -> Evidence:
-    """How far ranks at fault got in their groups, and how far the others did."""
-    reached = progress(run)
-    latest = (
-        records(run).filter(~pl.col("is_message")).group_by("label", "rank")
-        .agg(pl.col("created_ns").max())
-    )  # fmt: skip
-    furthest = pl.col("enqueued").max().over("label"), pl.col("completed").max().over("label")
-    rows = (
-        reached.join(latest, on=["label", "rank"], how="left")
-        .with_columns(
-            furthest[0].alias("most_enqueued"),
-            furthest[1].alias("most_completed"),
-            behind_ns=pl.col("created_ns").max().over("label") - pl.col("created_ns"),
-        )
-        .filter(
-            pl.col("rank").is_in(list(found.faults))
-            & pl.col("label").is_in([each.group for each in found.blocked])
-        )
-        .sort("rank", "label")
-        .head(MAX_ROWS)
-    )
-    return Evidence(
-        title="How far the ranks at fault got",
-        columns=(
-            Column("rank"),
-            Column("fault"),
-            Column("group"),
-            Column("last called"),
-            Column("others"),
-            Column("last ended"),
-            Column("others ended"),
-            Column("behind", Unit.NS),
-        ),
-        rows=tuple(
-            (
-                row["rank"],
-                found.faults[row["rank"]].value,
-                f"{row['description'] or ''} {row['label']}".strip(),
-                row["enqueued"],
-                row["most_enqueued"],
-                row["completed"],
-                row["most_completed"],
-                row["behind_ns"],
-            )
-            for row in rows.iter_rows(named=True)
-        ),
-    )
-
-
-def _waiting(calls: tuple[Blocked, ...]) -> Evidence:
-    return Evidence(
-        title="Calls that wait, the first one first",
-        columns=(
-            Column("group"),
-            Column("operation"),
-            Column("number"),
-            Column("ranks that wait"),
-            Column("for ranks"),
-        ),
-        rows=tuple(
-            (
-                each.group,
-                each.operation,
-                each.sequence,
-                rank_list(list(each.ranks)),
-                rank_list(list(each.missing)) or None,
-            )
-            for each in calls[:MAX_ROWS]
-        ),
-    )
-
-
-def _stacks(run: Run, ranks: tuple[int, ...]) -> tuple[Evidence, ...]:
-    """Where the ranks at fault made their last call, where stacks were recorded."""
-    last = (
-        records(run)
-        .filter(pl.col("rank").is_in(list(ranks)) & pl.col("stack").is_not_null())
-        .group_by("rank", maintain_order=True)
-        .last()
-        .head(MAX_ROWS)
-    )
-    if last.is_empty():
-        return ()
-    return (
-        Evidence(
-            title="Last call of the ranks at fault",
-            columns=(Column("rank"), Column("call"), Column("stack, innermost first")),
-            rows=tuple(
-                (row["rank"], row["name"], "\n".join(row["stack"].split("\n")[:MAX_FRAMES]))
-                for row in last.iter_rows(named=True)
-            ),
-        ),
-    )
 
 
 DETECTOR = Detector(

@@ -11,6 +11,7 @@ from tracekit.schema.copies import COPIES
 from tracekit.schema.cpu_ops import CPU_OPS
 from tracekit.schema.flight_groups import FLIGHT_GROUPS
 from tracekit.schema.flight_records import FLIGHT_RECORDS
+from tracekit.schema.flight_stacks import FLIGHT_STACKS
 from tracekit.schema.kernels import KERNELS
 from tracekit.schema.launches import LAUNCHES
 from tracekit.schema.memory import MEMORY
@@ -47,6 +48,7 @@ TABLES: dict[str, Table] = {
         OPS,
         FLIGHT_RECORDS,
         FLIGHT_GROUPS,
+        FLIGHT_STACKS,
         COMMUNICATORS,
         TRANSPORTS,
         NCCL_MESSAGES,
@@ -77,6 +79,7 @@ __all__ = [
     "CPU_OPS",
     "FLIGHT_GROUPS",
     "FLIGHT_RECORDS",
+    "FLIGHT_STACKS",
     "FURTHER",
     "KERNELS",
     "LAUNCHES",

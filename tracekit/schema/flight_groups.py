@@ -15,5 +15,6 @@ FLIGHT_GROUPS = Table(
         Column("members", pl.List(pl.Int64()), "", "global ranks; null when not recorded"),
         Column("last_enqueued", I64, "", "last sequence number that the host called"),
         Column("last_completed", I64, "", "last one that was noticed to have ended"),
+        Column("written_ns", I64, "ns", "when the file of the dump was last changed"),
     ),
 )

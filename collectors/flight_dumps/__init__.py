@@ -1,0 +1,1 @@
+"""What dumps of PyTorch's flight recorder hold, and the rows that are made of them."""
