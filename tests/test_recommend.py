@@ -81,6 +81,12 @@ def test_every_found_finding_gets_advice_for_its_cause():
     assert findings[0].recommendation == ADVICE[Cause.ALLOCATOR]
 
 
+def test_a_job_that_stands_still_has_no_step_to_save_from():
+    still = found("a", cause=Cause.MISSING_CALL, severity=Severity.CRITICAL)
+    _, saving, _ = headline((still,), 1)
+    assert saving == "No further step ends before this is mended."
+
+
 def test_a_cause_without_advice_of_its_own_says_how_to_record_more():
     unadvised = next(cause for cause in Cause if cause not in ADVICE)
     findings = completed((found("a", saved(1, 2), cause=unadvised),), {"a": detector("a")})

@@ -11,7 +11,6 @@ from tracekit.findings import (
     Finding,
     Range,
     Recommendation,
-    Saving,
     Severity,
     Status,
     ranked,
@@ -234,6 +233,10 @@ ADVICE: dict[Cause, Recommendation] = {
 }
 
 
+OF_HANGS = {Cause.MISSING_CALL, Cause.PEER_FAILURE, Cause.MISMATCHED_CALL}
+"""A job that stands still for one of these has no step to save from."""
+
+
 def completed(
     findings: tuple[Finding, ...], detectors: Mapping[str, Detector]
 ) -> tuple[Finding, ...]:
@@ -264,7 +267,7 @@ def headline(findings: tuple[Finding, ...], n_checked: int, device: str = "GPU")
     top = max(loud, key=worth)
     return (
         f"{top.title}: {_cause_text(top)}.",
-        _saving_text(top.saving, device),
+        _saving_text(top, device),
         top.recommendation.text if top.recommendation else "See the evidence below.",
     )
 
@@ -294,7 +297,10 @@ def _cause_text(finding: Finding) -> str:
     return finding.cause.value.replace("-", " ")
 
 
-def _saving_text(saving: Saving | None, device: str) -> str:
+def _saving_text(finding: Finding, device: str) -> str:
+    saving = finding.saving
+    if saving is None and finding.cause in OF_HANGS:
+        return "No further step ends before this is mended."
     if saving is None:
         return "What fixing it buys cannot be said from these traces."
     low, high = saving.per_step_ns.low, saving.per_step_ns.high

@@ -215,6 +215,12 @@ def test_a_call_that_ended_for_one_is_no_joined_one(finding):
     assert found.ranks == (0,)
 
 
+def test_the_first_call_that_waits_is_named(finding):
+    calls = [call(1, done=True), call(2)]
+    found = finding({0: calls, 1: calls, 2: [call(1, done=True)]}, {"0": [0, 1, 2]})
+    assert found.why.startswith("ranks 0, 1 wait in all_reduce 2 of group ")
+
+
 def test_where_the_ranks_at_fault_were_last(finding):
     frames = [{"filename": "train.py", "line": 41, "name": "save"}]
     last = call(1, done=True, frames=frames)

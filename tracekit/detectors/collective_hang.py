@@ -152,6 +152,7 @@ def detect(run: Run, limits: Limits, /) -> tuple[Finding, ...]:
             recommendation=_advice(found),
             evidence=evidence,
             scope=Scope(victims=tuple(sorted(victims))),
+            why=_why(found),
         ),
     )
 
@@ -194,6 +195,20 @@ def _has_timed_out(run: Run, call: Blocked) -> bool:
         return False
     least_ns, most_ns = number(timeout_ns) / 2, number(timeout_ns) + WRITTEN_WITHIN_NS
     return bool(after.is_between(least_ns, most_ns).all())
+
+
+def _why(found: Hang) -> str:
+    """Who waits for the ranks at fault first, and in which call."""
+    at_fault = set(found.faults)
+    first = min(
+        (each for each in found.blocked if at_fault & {*each.missing, *each.ranks}),
+        key=lambda each: (each.sequence is None, each.created_ns),
+    )
+    who = f"{'rank' if len(first.ranks) == 1 else 'ranks'} {rank_list(list(first.ranks))}"
+    wait = "waits" if len(first.ranks) == 1 else "wait"
+    if first.sequence is None:
+        return f"{who} {wait} in {first.operation} {first.group}"
+    return f"{who} {wait} in {first.operation} {first.sequence} of group {first.group}"
 
 
 def _groups(found: Hang) -> tuple[str, ...]:
