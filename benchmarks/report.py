@@ -20,7 +20,7 @@ from tracekit.reports.render import write_report
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tracekit.findings import Result
+    from tracekit.results import Result
 
 TITLE = "Report of 1,024 ranks by 20 steps"
 SKIPPED = "skipped: pip install selenium; apt-get install chromium chromium-driver"

@@ -32,7 +32,7 @@ from tracekit.reports.templating import script_json
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tracekit.findings import Result
+    from tracekit.results import Result
 
 MAX_CELLS = 20_480
 """Ranks times steps that the page carries (1,024 ranks, 20 steps): 0.8 MB of its 6 MB."""

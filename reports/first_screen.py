@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracekit.findings import CALLS, HOST_THREAD, LOGS, Severity, Status, ranked
+from tracekit.findings import Severity, Status, ranked
 from tracekit.reports.components import (
     SEVERITY_LABELS,
     anchor,
@@ -17,13 +17,15 @@ from tracekit.reports.components import (
 )
 from tracekit.reports.replayed import EFFICIENCY_TREE, replay_alone, replayed_verdict, trusted
 from tracekit.reports.templating import rendered
+from tracekit.results import CALLS, HOST_THREAD, LOGS
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from tracekit.findings import Efficiency, Finding, Quality, Result, RunFacts
+    from tracekit.findings import Finding
     from tracekit.replays import Replayed
+    from tracekit.results import Efficiency, Quality, Result, RunFacts
 
 HOST_SENTENCE = (
     "No device event was recorded: the training thread stands for the device, "

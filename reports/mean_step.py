@@ -13,7 +13,7 @@ from tracekit.units import Unit, text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tracekit.findings import Parts, Result
+    from tracekit.results import Parts, Result
 
 MAX_ROWS = 64
 """Ranks a table or a bar chart shows before it is cut to the extremes: more fit no screen."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from tracekit.findings import Result
+    from tracekit.results import Result
 
 
 class Section(Protocol):

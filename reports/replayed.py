@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from tracekit.findings import Result
     from tracekit.replays import Replayed, Slowdowns
+    from tracekit.results import Result
 
 MIN_SLOWDOWN = 1.005
 """Slowdowns below it print as 1.00×: they are counted, not listed."""

@@ -24,7 +24,8 @@ from tracekit.units import Unit, text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from tracekit.findings import Finding, Result
+    from tracekit.findings import Finding
+    from tracekit.results import Result
 
 MAX_FINDINGS = 4
 MAX_LINES = 30

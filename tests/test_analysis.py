@@ -12,7 +12,8 @@ import pytest
 import tracekit
 from tracekit.analysis import limited
 from tracekit.errors import UsageError
-from tracekit.findings import Cause, Severity, Status, read_result, write_result
+from tracekit.findings import Cause, Severity, Status
+from tracekit.results import read_result, write_result
 from tracekit.sample_traces import demo_traces
 
 

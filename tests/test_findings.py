@@ -8,7 +8,6 @@ import pytest
 
 from tracekit.errors import InputError
 from tracekit.findings import (
-    SCHEMA_VERSION,
     Cause,
     Change,
     Column,
@@ -16,23 +15,26 @@ from tracekit.findings import (
     Evidence,
     Finding,
     Level,
-    Parts,
-    Quality,
     Range,
-    RankFacts,
     Recommendation,
-    Result,
-    RunFacts,
     Saving,
     Scope,
     Severity,
+    Status,
+    ranked,
+    with_severity,
+)
+from tracekit.results import (
+    SCHEMA_VERSION,
+    Parts,
+    Quality,
+    RankFacts,
+    Result,
+    RunFacts,
     Source,
     SourceFile,
-    Status,
     encoded_result,
-    ranked,
     read_result,
-    with_severity,
     write_result,
 )
 from tracekit.units import Quantity, Unit

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tracekit.advice import ADVICE
 from tracekit.detectors import Detector
-from tracekit.findings import (
-    Cause,
-    Finding,
-    Range,
-    Saving,
-    Severity,
-    Status,
-)
-from tracekit.recommend import ADVICE, completed, headline
+from tracekit.findings import Cause, Finding, Range, Saving, Severity, Status
+from tracekit.recommend import completed, headline
 
 
 def saved(low_ns, high_ns, step_ns=100.0):

@@ -35,7 +35,9 @@ from tracekit.derive.waits import waits
 from tracekit.detectors import detectors, findings_of, number
 from tracekit.engine import map_ranks
 from tracekit.errors import UsageError
-from tracekit.findings import (
+from tracekit.findings import Severity, Status
+from tracekit.recommend import completed, headline
+from tracekit.results import (
     CALLS,
     GPU,
     HOST_THREAD,
@@ -47,12 +49,9 @@ from tracekit.findings import (
     RankFacts,
     Result,
     RunFacts,
-    Severity,
     Source,
     SourceFile,
-    Status,
 )
-from tracekit.recommend import completed, headline
 from tracekit.savings import replayed
 from tracekit.store import tracekit_version
 from tracekit.what_if import asked

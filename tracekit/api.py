@@ -20,7 +20,8 @@ from tracekit.config import Config, check_config
 from tracekit.detectors import detectors
 from tracekit.engine import open_engine
 from tracekit.errors import InputError, UsageError
-from tracekit.findings import Finding, Result
+from tracekit.findings import Finding
+from tracekit.results import Result
 from tracekit.store import Capture, Run, is_run
 from tracekit.store import open_run as _open_run
 from tracekit.what_if import WhatIf, asked

@@ -10,7 +10,7 @@ from tracekit.reports.components import counted, name, note, window_text
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
-    from tracekit.findings import Result
+    from tracekit.results import Result
     from tracekit.waiting import Arrival, Meeting
 
 ORDER = 35

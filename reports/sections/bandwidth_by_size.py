@@ -12,7 +12,7 @@ from tracekit.reports.size_chart import GB, Point, SizeChart, size_chart
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
-    from tracekit.findings import Result
+    from tracekit.results import Result
     from tracekit.traffic import OperationTraffic
 
 ORDER = 37

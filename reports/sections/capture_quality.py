@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.findings import Column, Quality, Severity
+from tracekit.findings import Column, Severity
 from tracekit.reports.components import SEVERITY_LABELS, badge, name, notice, ranks_text, table
 from tracekit.units import Unit
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from tracekit.findings import Result
+    from tracekit.results import Quality, Result
 
 ORDER = 70
 TITLE = "Capture quality"

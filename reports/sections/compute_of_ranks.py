@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from tracekit.findings import Result
+    from tracekit.results import Result
     from tracekit.waiting import RankWaiting
 
 ORDER = 34

@@ -13,8 +13,8 @@ from tracekit.reports.replayed import path_whole, trusted
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
-    from tracekit.findings import Result
     from tracekit.replays import OnPath, Replayed
+    from tracekit.results import Result
 
 ORDER = 26
 TITLE = "What the step waits for in the end"

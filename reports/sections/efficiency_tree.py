@@ -14,8 +14,8 @@ from tracekit.reports.replayed import EFFICIENCY_TREE, trusted
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
-    from tracekit.findings import Result
     from tracekit.replays import EfficiencyTree
+    from tracekit.results import Result
 
 ORDER = 25
 TITLE = EFFICIENCY_TREE

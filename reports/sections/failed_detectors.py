@@ -10,7 +10,7 @@ from tracekit.reports.components import anchor, found, name, notice, table
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from tracekit.findings import Result
+    from tracekit.results import Result
 
 ORDER = 60
 TITLE = "Detectors that failed"

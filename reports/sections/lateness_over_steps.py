@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from tracekit.findings import Result
+    from tracekit.results import Result
 
 ORDER = 33
 TITLE = "Lateness over the steps"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.findings import HOST_THREAD
 from tracekit.replays import MAX_ERROR_SHARE
 from tracekit.reports.first_screen import HOST_SENTENCE, REPLAY_SENTENCE
 from tracekit.reports.mean_step import PARTS
 from tracekit.reports.replayed import replay_alone
 from tracekit.reports.templating import rendered
+from tracekit.results import HOST_THREAD
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from tracekit.findings import Result
+    from tracekit.results import Result
 
 ORDER = 90
 TITLE = "How these figures were made"

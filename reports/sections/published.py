@@ -10,7 +10,7 @@ from tracekit.reports.components import name, table
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from tracekit.findings import Result
+    from tracekit.results import Result
 
 ORDER = 65
 TITLE = "Published inefficiencies looked for"

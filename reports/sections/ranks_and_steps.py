@@ -14,7 +14,8 @@ from tracekit.reports.mean_step import MAX_ROWS, faulty_ranks
 from tracekit.units import Unit
 
 if TYPE_CHECKING:
-    from tracekit.findings import Cell, Parts, Result
+    from tracekit.findings import Cell
+    from tracekit.results import Parts, Result
 
 ORDER = 20
 TITLE = "Ranks and steps"

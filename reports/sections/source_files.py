@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from tracekit.findings import Column, SourceFile
+from tracekit.findings import Column
 from tracekit.reports.components import counted, name, note, table
 from tracekit.reports.mean_step import MAX_ROWS
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
-    from tracekit.findings import Result
+    from tracekit.results import Result, SourceFile
 
 ORDER = 80
 TITLE = "Files read, and what was left out"

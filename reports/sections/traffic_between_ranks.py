@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from tracekit.findings import Result
+    from tracekit.results import Result
     from tracekit.traffic import PairTraffic
 
 ORDER = 38

@@ -25,8 +25,8 @@ from tracekit.reports.replayed import (
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
-    from tracekit.findings import Result
     from tracekit.replays import Replayed, Slowdowns
+    from tracekit.results import Result
 
 ORDER = 24
 TITLE = "What stragglers cost"

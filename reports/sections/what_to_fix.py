@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from tracekit.findings import HOST_THREAD, Column, Status, ranked
+from tracekit.findings import Column, Status, ranked
 from tracekit.reports.components import (
     anchor,
     counted,
@@ -24,10 +24,12 @@ from tracekit.reports.components import (
 )
 from tracekit.reports.first_screen import overall
 from tracekit.reports.templating import rendered, visible
+from tracekit.results import HOST_THREAD
 from tracekit.units import Unit, text
 
 if TYPE_CHECKING:
-    from tracekit.findings import Evidence, Finding, Result, Saving
+    from tracekit.findings import Evidence, Finding, Saving
+    from tracekit.results import Result
 
 ORDER = 10
 TITLE = "What to fix"

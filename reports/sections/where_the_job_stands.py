@@ -11,7 +11,7 @@ from tracekit.units import Unit
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from tracekit.findings import Result
+    from tracekit.results import Result
     from tracekit.standstill import GroupProgress
 
 ORDER = 12

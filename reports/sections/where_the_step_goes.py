@@ -28,7 +28,8 @@ from tracekit.units import Unit, text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.findings import Cell, Result
+    from tracekit.findings import Cell
+    from tracekit.results import Result
 
 ORDER = 30
 TITLE = "Where the step goes"

@@ -12,7 +12,7 @@ from tracekit.units import Unit, text
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from tracekit.findings import Result
+    from tracekit.results import Result
     from tracekit.waiting import WaitedFor, Waiting
 
 ORDER = 31

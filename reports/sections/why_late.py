@@ -16,7 +16,8 @@ from tracekit.waiting import LATENESS, WHY_LATE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.findings import Cell, Evidence, Finding, Result
+    from tracekit.findings import Cell, Evidence, Finding
+    from tracekit.results import Result
 
 ORDER = 32
 TITLE = "Why the late rank is late"

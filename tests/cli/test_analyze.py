@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tracekit.findings import read_result
+from tracekit.results import read_result
 
 
 def mtimes(folder):

@@ -6,7 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from tracekit.cli import main
-from tracekit.findings import Finding, RankFacts, Result, RunFacts, Source, Status, write_result
+from tracekit.findings import Finding, Status
+from tracekit.results import RankFacts, Result, RunFacts, Source, write_result
 
 
 @pytest.fixture

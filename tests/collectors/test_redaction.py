@@ -9,8 +9,8 @@ import pytest
 
 from tracekit import api
 from tracekit.collectors.sources.redaction import alias, alias_path, redacted_name
-from tracekit.findings import write_result
 from tracekit.reports.render import write_report
+from tracekit.results import write_result
 
 SECRETS = (
     "gpu-node-17",

@@ -17,7 +17,7 @@ from distributed import Client
 from polars.testing import assert_frame_equal
 
 import tracekit
-from tracekit.findings import write_result
+from tracekit.results import write_result
 from tracekit.sample_traces import scenarios
 
 HERE = Path(__file__).parent

@@ -14,7 +14,7 @@ import pytest
 import tracekit
 from tracekit.engine import dask, map_ranks, open_engine
 from tracekit.errors import InputError, TracekitError, UsageError
-from tracekit.findings import write_result
+from tracekit.results import write_result
 
 
 @pytest.fixture

@@ -12,25 +12,27 @@ from tracekit.findings import (
     Change,
     Column,
     Confidence,
-    Efficiency,
     Evidence,
     Finding,
     Level,
-    Parts,
-    Quality,
     Range,
-    RankFacts,
     Recommendation,
-    Result,
-    RunFacts,
     Saving,
     Scope,
     Severity,
-    Source,
-    SourceFile,
     Status,
 )
 from tracekit.replays import Answer, EfficiencyTree, OnPath, Replayed, Slack, Slowdowns
+from tracekit.results import (
+    Efficiency,
+    Parts,
+    Quality,
+    RankFacts,
+    Result,
+    RunFacts,
+    Source,
+    SourceFile,
+)
 from tracekit.units import Quantity, Unit
 from tracekit.waiting import (
     LATENESS,

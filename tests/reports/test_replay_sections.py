@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from markupsafe import Markup
 
-from tracekit.findings import SCHEMA_VERSION, encoded_result, read_result
 from tracekit.replays import Answer
 from tracekit.reports.render import shown_sections
 from tracekit.reports.sections import critical_path, efficiency_tree, method, what_if, what_to_fix
+from tracekit.results import SCHEMA_VERSION, encoded_result, read_result
 
 MS = 1_000_000
 OF_REPLAY = (what_if, efficiency_tree, critical_path)

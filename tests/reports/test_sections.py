@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from markupsafe import Markup
 
-from tracekit.findings import Inefficiency, Range, Severity, Status
+from tracekit.findings import Range, Severity, Status
 from tracekit.reports.render import section_modules, shown_sections
 from tracekit.reports.sections import (
     capture_quality,
@@ -22,6 +22,7 @@ from tracekit.reports.sections import (
     what_to_fix,
     where_the_step_goes,
 )
+from tracekit.results import Inefficiency
 
 ALL = ["straggler", "healthy", "single", "hostile", "large", "alone"]
 

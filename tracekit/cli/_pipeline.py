@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.cli._progress import Advance, progress_bar
-from tracekit.findings import Result, write_result
+from tracekit.results import Result, write_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,8 @@ import click
 from tracekit.cli._options import Options, pass_options
 from tracekit.cli._paths import free_for_run, output_folder, ranks, steps
 from tracekit.cli._pipeline import analyze_with_progress, no_empty_folder, show, write_all
-from tracekit.findings import Result, Severity, Status, encoded_result
+from tracekit.findings import Severity, Status
+from tracekit.results import Result, encoded_result
 
 
 @click.command(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from tracekit.findings import read_result
 from tracekit.reports.render import write_report
+from tracekit.results import read_result
 
 TAKES = ()
 

@@ -40,16 +40,7 @@ from tracekit.derive.activity import has_device_events
 from tracekit.derive.call_counts import call_counts
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
 from tracekit.detectors._transfers import ON_HOSTS
-from tracekit.findings import (
-    Cause,
-    Column,
-    Confidence,
-    Evidence,
-    Finding,
-    Level,
-    Severity,
-    Status,
-)
+from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Severity, Status
 from tracekit.schema import COLLECTIVES
 from tracekit.units import Quantity, Unit, limit
 

@@ -43,15 +43,7 @@ from tracekit.derive.stalls import all_stalls, by_rank, removable_ns, stalled
 from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.detectors._cures import as_peers
 from tracekit.detectors._stalls import ASSUMES, NOTHING, not_found, ranks_table, shown_of
-from tracekit.findings import (
-    Cause,
-    Column,
-    Confidence,
-    Evidence,
-    Finding,
-    Level,
-    Status,
-)
+from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Status
 from tracekit.units import Unit, limit, text
 
 if TYPE_CHECKING:

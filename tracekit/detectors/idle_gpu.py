@@ -43,14 +43,7 @@ from tracekit.derive.stalls import removable_ns, stalled
 from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.detectors._cures import instant_host
 from tracekit.detectors._stalls import confidence
-from tracekit.findings import (
-    Cause,
-    Column,
-    Evidence,
-    Finding,
-    Range,
-    Status,
-)
+from tracekit.findings import Cause, Column, Evidence, Finding, Range, Status
 from tracekit.units import Quantity, Unit, limit, text
 
 if TYPE_CHECKING:

@@ -44,16 +44,7 @@ from tracekit.derive.uneven_exchanges import exchanges
 from tracekit.detectors import Detector, finding, number, rank_list, skipped
 from tracekit.detectors._cures import even_exchanges
 from tracekit.detectors._transfers import ON_HOSTS
-from tracekit.findings import (
-    Cause,
-    Column,
-    Confidence,
-    Evidence,
-    Finding,
-    Level,
-    Scope,
-    Status,
-)
+from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Scope, Status
 from tracekit.schema import COLLECTIVES
 from tracekit.units import Quantity, Unit, limit, text
 

@@ -47,15 +47,7 @@ from tracekit.detectors import Detector, finding, number, rank_list, skipped
 from tracekit.detectors._cures import IS_COMPUTE, even_or_as_peers
 from tracekit.detectors._imbalance import cause_of_unevenness, held_apart_ns
 from tracekit.detectors._stalls import NOTHING
-from tracekit.findings import (
-    Column,
-    Confidence,
-    Evidence,
-    Finding,
-    Level,
-    Scope,
-    Status,
-)
+from tracekit.findings import Column, Confidence, Evidence, Finding, Level, Scope, Status
 from tracekit.units import Quantity, Unit, limit, text
 
 if TYPE_CHECKING:

@@ -48,13 +48,7 @@ from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.detectors._cures import transfers_as_measured
 from tracekit.detectors._roofs import Reached, bandwidths_of, of_groups, of_tests
 from tracekit.detectors._slow_ways import cause_of
-from tracekit.findings import (
-    Confidence,
-    Finding,
-    Level,
-    Scope,
-    Status,
-)
+from tracekit.findings import Confidence, Finding, Level, Scope, Status
 from tracekit.schema import BANDWIDTH_BASELINES, COLLECTIVES
 from tracekit.units import Quantity, Unit, limit, text
 

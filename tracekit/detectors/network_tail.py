@@ -43,16 +43,7 @@ from tracekit.derive.transfer_tails import MIN_CALLS, tails
 from tracekit.detectors import Detector, finding, number, skipped
 from tracekit.detectors._cures import usual_tails
 from tracekit.detectors._transfers import ON_HOSTS
-from tracekit.findings import (
-    Cause,
-    Column,
-    Confidence,
-    Evidence,
-    Finding,
-    Level,
-    Published,
-    Status,
-)
+from tracekit.findings import Cause, Column, Confidence, Evidence, Finding, Level, Published, Status
 from tracekit.schema import COLLECTIVES
 from tracekit.units import Quantity, Unit, limit, text
 

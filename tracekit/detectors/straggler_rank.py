@@ -76,12 +76,7 @@ from tracekit.detectors._straggler_seen import Seen
 from tracekit.detectors._straggler_tables import by_rank, by_step, parts_of_lateness, work_by_class
 from tracekit.detectors._straggler_turns import in_main_group, in_turns
 from tracekit.detectors._straggler_unnamed import clear, even_pipeline, spread, too_few, unseen
-from tracekit.findings import (
-    Finding,
-    Published,
-    Scope,
-    Status,
-)
+from tracekit.findings import Finding, Published, Scope, Status
 from tracekit.schema import COLLECTIVES, OPS
 from tracekit.units import Quantity, Unit, limit, text
 
