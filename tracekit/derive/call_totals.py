@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from tracekit.derive.averages import of_ranks
 from tracekit.derive.cached import cached
 from tracekit.derive.steps import begun_inside, spans
 from tracekit.schema.table import F64, I64, NAME, Column, Table
@@ -43,16 +44,13 @@ def slowness(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
         rank and name.
     """
     n_steps = max(len(steps), 1)
-    rows = pl.concat(
-        [
-            call_totals(run, rank)
-            .filter(pl.col("step").is_in(list(steps)))
-            .group_by("name")
-            .agg(n_calls=pl.col("n_calls").sum() / n_steps, each_ns=pl.col("median_ns").median())
-            .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
-            for rank in run.ranks
-        ]
-    ).collect()
+    rows = (
+        of_ranks(run, call_totals)
+        .filter(pl.col("step").is_in(list(steps)))
+        .group_by("rank", "name")
+        .agg(n_calls=pl.col("n_calls").sum() / n_steps, each_ns=pl.col("median_ns").median())
+        .collect()
+    )
     n_ranks = rows["rank"].n_unique()
     usual_ns = pl.col("each_ns").median().over("name")
     return (

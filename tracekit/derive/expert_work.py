@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.activity import COMPUTE, device_of_call
-from tracekit.derive.averages import averages
+from tracekit.derive.averages import averages, of_ranks
 from tracekit.derive.cached import cached, remembered
 from tracekit.derive.instances import instances
 from tracekit.derive.kernel_kinds import COMMUNICATION
@@ -99,14 +99,7 @@ def _expert_stretches(run: Run) -> pl.DataFrame:
     By name, where any kernel is an expert's by its name; else what lies between two exchanges.
     """
     steps = list(averages(run).steps)
-    rows = pl.concat(
-        [
-            stretches(run, rank)
-            .filter(pl.col("step").is_in(steps))
-            .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
-            for rank in run.ranks
-        ]
-    ).collect()
+    rows = of_ranks(run, stretches).filter(pl.col("step").is_in(steps)).collect()
     if rows["n_expert_kernels"].sum():
         return rows
     is_between = pl.col("n_exchanges") % 2 == 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.averages import averages, compared_devices
+from tracekit.derive.averages import averages, compared
 from tracekit.derive.cached import remembered
 from tracekit.derive.host_kinds import host_class
 from tracekit.derive.idle import idle
@@ -26,19 +26,12 @@ def idle_by_cause(run: Run, *, by_host_class: bool = False) -> pl.DataFrame:
     longest first.
     """
     named = (host_class() if by_host_class else pl.col("cause")).alias("cause")
-    steps, devices = averages(run).steps, compared_devices(run)
     return (
-        pl.concat(
-            [
-                idle(run, rank)
-                .filter(pl.col("step").is_in(list(steps)) & pl.col("device").is_in(devices[rank]))
-                .sort("dur_ns", descending=True)
-                .group_by(named, maintain_order=True)
-                .agg(pl.col("dur_ns").sum(), pl.col("detail").first())
-                .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), "cause", "detail", "dur_ns")
-                for rank in run.ranks
-            ]
-        )
+        compared(run, idle, averages(run).steps)
+        .sort("dur_ns", descending=True)
+        .group_by("rank", named, maintain_order=True)
+        .agg(pl.col("dur_ns").sum(), pl.col("detail").first())
+        .select("rank", "cause", "detail", "dur_ns")
         .sort("rank", "dur_ns", "cause", descending=[False, True, False])
         .collect()
     )

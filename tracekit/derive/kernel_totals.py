@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.activity import COMPUTE, activity
-from tracekit.derive.averages import compared_devices
+from tracekit.derive.averages import compared
 from tracekit.derive.cached import cached, remembered
 from tracekit.derive.samples import squared_lengths
 from tracekit.derive.steps import windows
@@ -45,17 +45,8 @@ def kernel_totals(run: Run, rank: int) -> pl.LazyFrame:
 @remembered
 def same_kernels(run: Run, steps: tuple[int, ...]) -> pl.DataFrame:
     """Kernels of each rank over some steps: `rank`, name, kind, work, `n_kernels`, `total_ns`."""
-    devices = compared_devices(run)
-    return pl.concat(
-        [
-            kernel_totals(run, rank)
-            .filter(pl.col("step").is_in(list(steps)) & pl.col("device").is_in(devices[rank]))
-            .group_by(_SAME)
-            .agg(pl.col("n_kernels", "total_ns").sum())
-            .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
-            for rank in run.ranks
-        ]
-    ).collect()
+    rows = compared(run, kernel_totals, steps).group_by("rank", *_SAME)
+    return rows.agg(pl.col("n_kernels", "total_ns").sum()).collect()
 
 
 @remembered
@@ -107,15 +98,7 @@ def more_work_ns(
     A step, summed over the ranks. All kernels of one name and work count by their mean, so that a
     slow device has no more of them.
     """
-    devices = compared_devices(run)
-    every = pl.concat(
-        [
-            kernel_totals(run, rank)
-            .filter(pl.col("step").is_in(list(steps)) & pl.col("device").is_in(devices[rank]))
-            .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
-            for rank in sorted({*ranks, *peers})
-        ]
-    )
+    every = compared(run, kernel_totals, steps, {*ranks, *peers})
     mean_ns = pl.col("total_ns").sum() / pl.col("n_kernels").sum()
     work = (
         every.with_columns(work_ns=pl.col("n_kernels") * mean_ns.over(_SAME))

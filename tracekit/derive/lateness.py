@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.activity import COMPUTE, activity, device_of_call, has_device_events
+from tracekit.derive.averages import of_ranks
 from tracekit.derive.cached import cached
 from tracekit.derive.intervals import covered_ns
 from tracekit.derive.steps import spans
@@ -146,12 +147,7 @@ def _with_exposure(run: Run, rank: int, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_step(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
-    opened = pl.concat(
-        [
-            spans(run, rank).select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
-            for rank in run.ranks
-        ]
-    ).collect()
+    opened = of_ranks(run, spans).collect()
     end = pl.col("start_ns") + pl.col("dur_ns")
     return (
         calls.sort("start_ns")

@@ -21,14 +21,13 @@ def squared_lengths(run: Run) -> pl.DataFrame:
     No operator's time grows faster than with the square of a sample's length. Empty unless all
     ranks told.
     """
-    rows = [
-        run.scan("samples", rank)
-        .group_by("step")
+    found = (
+        run.scan_all("samples")
+        .group_by("rank", "step")
         .agg(told=(pl.col("length") ** 2).sum().cast(pl.Float64))
-        .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), "step", "told")
-        for rank in run.ranks
-    ]
-    found = pl.concat(rows).sort("rank", "step").collect()
+        .sort("rank", "step")
+        .collect()
+    )
     return found if found["rank"].n_unique() == len(run.ranks) else found.clear()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit.derive.activity import activity
-from tracekit.derive.averages import breakdowns
+from tracekit.derive.averages import breakdowns, of_ranks
 from tracekit.derive.cached import cached
 from tracekit.derive.host_kinds import HOST_SYNC, host_class
 from tracekit.derive.idle import LATENCY, idle
@@ -54,14 +54,7 @@ def stalls(run: Run, rank: int) -> pl.LazyFrame:
 
 def all_stalls(run: Run, chosen: pl.Expr) -> pl.DataFrame:
     """Chosen stalls of all ranks, with the `rank`; by rank, device and start."""
-    return pl.concat(
-        [
-            stalls(run, rank)
-            .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
-            .filter(chosen)
-            for rank in run.ranks
-        ]
-    ).collect()
+    return of_ranks(run, stalls).filter(chosen).collect()
 
 
 def _stalls(run: Run, rank: int) -> pl.DataFrame:

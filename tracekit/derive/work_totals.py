@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tracekit.derive.averages import averages, compared_devices
+from tracekit.derive.averages import averages, compared
 from tracekit.derive.cached import remembered
 from tracekit.derive.kernel_totals import kernel_totals
 from tracekit.derive.stages import stages
@@ -25,17 +25,10 @@ def work_totals(run: Run) -> pl.DataFrame:
     `stage` is the rank's stage of its pipeline: ranks of one stage have the same layers, and can be
     compared. Durations are sums over kernels. Sorted by all but the last two.
     """
-    steps, devices = averages(run).steps, compared_devices(run)
-    rows = [
-        kernel_totals(run, rank)
-        .filter(pl.col("step").is_in(list(steps)) & pl.col("device").is_in(devices[rank]))
-        .group_by("step", work_class().alias("class"))
-        .agg(pl.col("n_kernels", "total_ns").sum())
-        .select(pl.lit(rank, dtype=pl.Int64).alias("rank"), pl.all())
-        for rank in run.ranks
-    ]
     return (
-        pl.concat(rows)
+        compared(run, kernel_totals, averages(run).steps)
+        .group_by("rank", "step", work_class().alias("class"))
+        .agg(pl.col("n_kernels", "total_ns").sum())
         .collect()
         .join(stages(run).select("rank", "stage"), on="rank", validate="m:1")
         .select("rank", "stage", "step", "class", "n_kernels", "total_ns")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ import polars as pl
 from tracekit.what_if.schedule import Bools, Floats, Graph, Ints, times
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 MAX_CELLS = 1 << 24
 """Nodes × scenarios at a time: 128 MB of times."""
@@ -85,15 +86,16 @@ class Replay:
             return math.inf
         return abs(self.step_ns - self.measured_ns) / self.measured_ns
 
-    def mean_step_ns(self, scenarios: Sequence[Scenario]) -> Floats:
-        """Mean step of each scenario, ns, in their order.
+    def mean_step_ns(self, scenarios: Iterable[Scenario]) -> Floats:
+        """Mean step of each scenario, ns, in their order; of a generator few exist at a time.
 
         Raises:
             InputError: operations wait for each other in a circle.
         """
         n = max(1, MAX_CELLS // max(self.graph.n_nodes, len(self.carries)))
-        chunks = [scenarios[start : start + n] for start in range(0, len(scenarios), n)]
-        means: list[Floats] = [self.step_times_ns(chunk).mean(axis=0) for chunk in chunks]
+        left, means = iter(scenarios), []
+        while chunk := list(islice(left, n)):
+            means.append(self.step_times_ns(chunk).mean(axis=0))
         return np.concatenate(means)
 
     def step_times_ns(self, scenarios: Sequence[Scenario]) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,9 +36,9 @@ def slowdowns(replay: Replay) -> Slowdowns:
     labels = (work["type"].replace(MESSAGE_NAMES), work["dp"], work["stage"])
     names = [label.unique().sort().to_list() for label in labels]
     everything = pl.repeat(value=True, n=work.height, eager=True)
-    kept = [everything, ~everything]  # T and T_ideal
-    kept += [label == name for label, own in zip(labels, names, strict=True) for name in own]
-    step_ns = replay.mean_step_ns([_kept(replay, rows) for rows in kept])
+    of_one = (label == name for label, own in zip(labels, names, strict=True) for name in own)
+    kept = chain((everything, ~everything), of_one)  # T, T_ideal, and that of each type, …
+    step_ns = replay.mean_step_ns(_kept(replay, rows) for rows in kept)
     real_ns, ideal_ns = step_ns[:2]
     if not (real_ns > 0 and ideal_ns > 0 and replay.measured_ns > 0):
         raise InputError(
