@@ -20,6 +20,10 @@ from tracekit.schema import COLLECTIVES
 from tracekit.store import Capture, Check, SourceIdentity, path_text, write_table
 
 HEAD_BYTES = 1 << 16
+_NO_DEVICE_TIME = (
+    "calls that the host timed are left out: that ends when a call is enqueued; "
+    "NCCL_INSPECTOR_REQUIRE_KERNEL_TIMING=1 waits for the device's time"
+)
 RECORD = "Record with NCCL_PROFILER_PLUGIN=inspector and NCCL_INSPECTOR_ENABLE=1 (docs/nccl.md)."
 
 
@@ -104,8 +108,7 @@ def _checks(found: Lines) -> tuple[Check, ...]:
     said = {
         "no device time": (
             found.n_of_host,
-            "calls that the host timed are left out: that ends when a call is enqueued; "
-            "NCCL_INSPECTOR_REQUIRE_KERNEL_TIMING=1 waits for the device's time",
+            _NO_DEVICE_TIME,
         ),
         "times noticed by the host": (
             found.n_noticed,

@@ -33,8 +33,8 @@ HOST_SENTENCE = (
 )
 
 CALLS_SENTENCE = (
-    "Recorded were calls of collectives, by flight recorders: nothing is known of steps and "
-    "devices."
+    "Recorded were calls of collectives alone: nothing is known of steps, and of what else devices "
+    "do."
 )
 LOGS_SENTENCE = (
     "Read were logs of NCCL or measurements of nccl-tests alone: nothing is known of steps and "

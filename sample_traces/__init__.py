@@ -28,6 +28,9 @@ DEMOS = {
 """Folders of the demo's captures, four gloo ranks each: the loader of rank 2 is slow
 (`examples/slow_input.py`); rank 3 gets longer sequences (`examples/ddp.py`, shapes recorded)."""
 
+OF_DUMPS = ("collective-hang", "collective-mismatch")
+"""What looks at dumps of flight recorders, which no profiler's trace holds."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
@@ -48,12 +51,12 @@ class Planted:
 class Truth:
     """What is planted in a run; `skipped` names detectors whose data it does not hold.
 
-    Dumps of flight recorders hold calls alone (`has_no_steps`): detectors of steps are skipped.
+    Where calls alone were recorded, `only` names the detectors that they are enough for.
     """
 
     findings: tuple[Planted, ...] = ()
     skipped: tuple[str, ...] = ()
-    has_no_steps: bool = False
+    only: tuple[str, ...] = ()
 
 
 def late(rank: int, cause: Cause, saving_ns: float, *others: str) -> Truth:

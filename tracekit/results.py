@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 GPU, HOST_THREAD, CALLS, LOGS = "gpu", "host thread", "calls", "logs"
 """What stands for a device in `RunFacts.device_kind`: a GPU, the training thread without one, or
-nothing, where flight recorders kept calls alone, or logs and measurements of the fabric are all.
+nothing, where calls alone were recorded, or logs and measurements of the fabric are all.
 """
 
 

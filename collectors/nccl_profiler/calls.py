@@ -28,12 +28,12 @@ OF_ALL_IN = ("reduce_scatter", "all_to_all")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Communicator:
-    """A communicator as one of its ranks sees it."""
+    """A communicator as one of its ranks sees it; a plugin may not say how many ranks it has."""
 
     key: str
     name: str | None
     rank: int
-    n_ranks: int
+    n_ranks: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Call:
 def communicator_of_all(found: Iterable[Communicator]) -> Communicator | None:
     """The one that numbers the ranks: the largest, and of those the one with most calls."""
     counts = Counter(found)
-    return max(counts, key=lambda each: (each.n_ranks, counts[each], each.key), default=None)
+    return max(counts, key=lambda each: (each.n_ranks or 0, counts[each], each.key), default=None)
 
 
 def collective_rows(calls: Sequence[Call], epoch_ns: int, source: str) -> pl.DataFrame:
@@ -87,14 +87,14 @@ def _row(call: Call, of_all: Communicator | None, epoch_ns: int, source: str) ->
         "dur_ns": call.dur_ns,
         "name": call.function,
         "group": f"{group.name or 'communicator'} {group.key}",
-        "members": list(range(group.n_ranks)) if is_of_all else None,
+        "members": list(range(group.n_ranks)) if is_of_all and group.n_ranks else None,
         "group_size": group.n_ranks,
         "sequence": call.sequence,
         "comms_id": None if call.is_message or call.sequence is None else _id(call),
         "operation": operation,
         "dtype": call.dtype,
-        "bytes_in": _times(call.size_bytes, group.n_ranks if operation in OF_ALL_IN else 1),
-        "bytes_out": _times(call.size_bytes, group.n_ranks if operation in OF_ALL_OUT else 1),
+        "bytes_in": _bytes(call, is_of_all=operation in OF_ALL_IN),
+        "bytes_out": _bytes(call, is_of_all=operation in OF_ALL_OUT),
         "enqueue_ns": None if call.enqueue_ns is None else call.enqueue_ns - epoch_ns,
         "source": source,
         "source_rank": other if operation == "recv" else None,
@@ -102,8 +102,10 @@ def _row(call: Call, of_all: Communicator | None, epoch_ns: int, source: str) ->
     }
 
 
-def _times(size_bytes: int | None, n: int) -> int | None:
-    return None if size_bytes is None else size_bytes * n
+def _bytes(call: Call, *, is_of_all: bool) -> int | None:
+    """What the call counts, or that of all ranks together; null where that is not known."""
+    n = call.communicator.n_ranks if is_of_all else 1
+    return None if call.size_bytes is None or n is None else call.size_bytes * n
 
 
 def _id(call: Call) -> int:

@@ -26,6 +26,8 @@ OPERATIONS = "traces/ByteDance-Seed+StragglerAnalysis/data"
 FILES = (HERE / "files.txt").read_text(encoding="utf-8").splitlines()
 TEXTS = (HERE / "texts.txt").read_text(encoding="utf-8").splitlines()
 SETS = (HERE / "sets.txt").read_text(encoding="utf-8").splitlines()
+CALLS = ("nccl_example_profiler_sample.json", "nccl_inspector_sample.log")
+"""What plugins of NCCL wrote of its calls."""
 LARGE = (
     "mtia_rank_0",
     "control.json",
@@ -53,6 +55,7 @@ WITHOUT_SAVING = {
     "nccl-limits",
     "slow-communicator-init",
     "low-bus-bandwidth",  # against a roof, which no job reaches
+    "late-in-calls",  # calls without steps
 }
 STANDING_STILL = {"collective-hang", "collective-mismatch"}
 """Where a job has no step there is none to save from."""
@@ -104,10 +107,19 @@ def test_logs_and_measurements_give_a_report_that_holds_together(traces, path):
     check(result)
 
 
+@pytest.mark.parametrize("path", CALLS)
+def test_calls_of_plugins_give_a_report_that_holds_together(traces, path):
+    result = tracekit.analyze(traces / "traces" / path, engine="local:1")
+    assert (result.whole, result.breakdown) == ((), ())
+    assert result.run.device_kind == "calls"
+    assert result.traffic.operations
+    check(result)
+
+
 def test_every_other_file_is_refused_in_one_line(traces):
     folder = traces / "traces"
     others = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
-    others -= {*FILES, *TEXTS}
+    others -= {*FILES, *TEXTS, *CALLS}
     read = (".parquet", ".sqlite")
     others -= {path for path in others if path.endswith(read) or path.startswith(DUMPS)}
     others |= {f"{DUMPS}/fr_traces/{job}/fault_injection.log" for job in ("gpu_error_1st",)}

@@ -7,7 +7,7 @@ import pytest
 import tracekit
 from tracekit.detectors import detectors
 from tracekit.findings import Severity, Status
-from tracekit.sample_traces import scenarios
+from tracekit.sample_traces import OF_DUMPS, scenarios
 
 SEEDS = (1, 2)
 TOLERANCE = 0.1
@@ -37,8 +37,8 @@ NOT_IN_EVERY_JOB = {
 OF_LOGS = {"low-bus-bandwidth", "nccl-limits", "slow-communicator-init", "slow-transport"}
 """What looks at NCCL's log or output of nccl-tests, which few jobs have."""
 
-OF_DUMPS = {"collective-hang", "collective-mismatch"}
-"""What looks at dumps of flight recorders, which no profiler's trace holds."""
+OF_CALLS = {"late-in-calls"}
+"""What is asked where calls were recorded without steps."""
 
 
 def loud(result):
@@ -68,10 +68,11 @@ def test_what_is_planted_is_found(scenario, seed, tmp_path):
             assert planted.saving_ns <= saving.high * (1 + TOLERANCE)
     assert {finding.id for finding in loud(result)} == {each.id for each in warned}
     skipped = {finding.id for finding in result.findings if finding.status is Status.SKIPPED}
-    if truth.has_no_steps:
-        assert skipped == set(detectors()) - OF_DUMPS
+    if truth.only:
+        assert skipped == set(detectors()) - set(truth.only)
     else:
-        assert skipped - NOT_IN_EVERY_JOB - OF_DUMPS - OF_LOGS == set(truth.skipped)
+        others = NOT_IN_EVERY_JOB | OF_LOGS | OF_CALLS | set(OF_DUMPS)
+        assert skipped - others == set(truth.skipped)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

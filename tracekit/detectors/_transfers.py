@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 ON_HOSTS = (
-    "collectives of hosts (gloo) share the processors with the training: how long they take is not "
-    "the network's. Record a job on GPUs."
+    "no step of a device is in the traces: collectives of hosts (gloo) share the processors with "
+    "the training, and calls alone tell no steps. Record a job on GPUs with the profiler."
 )
-"""Why nothing is said of transfers on hosts."""
+"""Why nothing is said of transfers on hosts, or of calls without steps."""
