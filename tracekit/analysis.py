@@ -274,7 +274,7 @@ def _device_kind(run: Run) -> str:
         return GPU
     if run.n_rows("cpu_ops") > 0:
         return HOST_THREAD
-    if any(run.n_rows(table) for table in ("flight_groups", "collectives")):
+    if any(run.n_rows(t) for t in ("flight_groups", "collectives", "communicator_counts")):
         return CALLS
     texts = ("communicators", "nccl_messages", "bandwidth_baselines")
     is_text = any(run.n_rows(table) for table in texts) and run.n_rows("ops") == 0

@@ -13,8 +13,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tracekit.collectors._json_values import count, mapping
 from tracekit.collectors.nccl_profiler.calls import MAX_RANKS, Call, Communicator
-from tracekit.collectors.nccl_profiler.values import count, mapping
 from tracekit.errors import InputError
 
 if TYPE_CHECKING:

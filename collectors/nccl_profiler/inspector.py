@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tracekit.collectors._json_values import count, listing, mapping
 from tracekit.collectors.nccl_profiler.calls import MAX_RANKS, Call, Communicator
-from tracekit.collectors.nccl_profiler.values import count, listing, mapping
 from tracekit.errors import InputError
 
 if TYPE_CHECKING:

@@ -81,6 +81,14 @@ def write_dumps(folder: Path, job: Job, stops: Stops, seed: int) -> None:
         (folder / f"rank_{rank}").write_text(json.dumps(dump), encoding="utf-8")
 
 
+def reached(job: Job, stops: Stops) -> dict[int, dict[str, int]]:
+    """How many calls of each group each rank has made in the end."""
+    known = {group.name: group for group in groups(job)}
+    ranks = {rank: _Rank(_program(job, rank, known)) for rank in range(job.world_size)}
+    _run(ranks, known, stops)
+    return {rank: {g: state.called_of(g) for g in known} for rank, state in ranks.items()}
+
+
 def _program(job: Job, rank: int, known: dict[str, Group]) -> list[Group]:
     """The group of each call: tensor parallel ones in every layer, then data parallel ones."""
     dp, tp, pp = job.coordinates(rank)

@@ -37,7 +37,7 @@ NOT_IN_EVERY_JOB = {
 OF_LOGS = {"low-bus-bandwidth", "nccl-limits", "slow-communicator-init", "slow-transport"}
 """What looks at NCCL's log or output of nccl-tests, which few jobs have."""
 
-OF_CALLS = {"late-in-calls"}
+OF_CALLS = {"late-in-calls", "ranks-behind"}
 """What is asked where calls were recorded without steps."""
 
 

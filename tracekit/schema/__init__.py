@@ -6,6 +6,7 @@ from tracekit.schema.annotations import ANNOTATIONS
 from tracekit.schema.bandwidth_baselines import BANDWIDTH_BASELINES
 from tracekit.schema.capture_quality import CAPTURE_QUALITY
 from tracekit.schema.collectives import COLLECTIVES
+from tracekit.schema.communicator_counts import COMMUNICATOR_COUNTS
 from tracekit.schema.communicators import COMMUNICATORS
 from tracekit.schema.copies import COPIES
 from tracekit.schema.cpu_ops import CPU_OPS
@@ -50,6 +51,7 @@ TABLES: dict[str, Table] = {
         FLIGHT_GROUPS,
         FLIGHT_STACKS,
         COMMUNICATORS,
+        COMMUNICATOR_COUNTS,
         TRANSPORTS,
         NCCL_MESSAGES,
         BANDWIDTH_BASELINES,
@@ -75,6 +77,7 @@ __all__ = [
     "CAPTURE_QUALITY",
     "COLLECTIVES",
     "COMMUNICATORS",
+    "COMMUNICATOR_COUNTS",
     "COPIES",
     "CPU_OPS",
     "FLIGHT_GROUPS",

@@ -1,4 +1,4 @@
-"""Single values of what a plugin wrote: what is no such value is null."""
+"""Single values of JSON that a stranger may have written: what is no such value is null."""
 
 from __future__ import annotations
 
