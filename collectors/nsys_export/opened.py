@@ -133,8 +133,8 @@ def _database_tables(path: Path) -> dict[str, tuple[str, ...]]:
     found = {}
     with closing(_connected(path)) as connection:
         listed = connection.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%' "
-            "LIMIT ?",
+            # a virtual table has no page of its own
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0 LIMIT ?",
             (MAX_TABLES,),
         )
         for (name,) in listed.fetchall():

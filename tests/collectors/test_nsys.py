@@ -144,6 +144,12 @@ def test_copies_say_which_way_and_from_what_memory(converted):
     assert found["size_bytes"].to_list() == [4096] * 4
 
 
+def test_a_column_of_virtual_addresses_makes_no_virtual_table(converted):
+    copy = {"start": 1, "end": 2, "deviceId": 0, "globalPid": PID_7, "streamId": 7, "bytes": 64}
+    found = rows(converted(CUPTI_ACTIVITY_KIND_MEMCPY=[{**copy, "virtualAddress": 1}]), "copies")
+    assert found["size_bytes"].to_list() == [64]
+
+
 def test_synchronisations_keep_their_kind_and_event(converted):
     common = {"deviceId": 0, "globalPid": PID_7, "correlationId": 3}
     syncs = [
@@ -269,6 +275,7 @@ def test_a_view_in_place_of_a_table_is_not_asked(tmp_path):
     connection = sqlite3.connect(path)
     connection.execute("DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME")
     connection.execute("CREATE VIEW CUPTI_ACTIVITY_KIND_RUNTIME AS SELECT * FROM StringIds")
+    connection.execute("CREATE VIRTUAL TABLE CUPTI_ACTIVITY_KIND_MEMCPY USING fts5(start, end)")
     connection.close()
     run = tracekit.convert(path, tmp_path / "run")
     assert rows(run, "launches").is_empty()
@@ -309,19 +316,24 @@ def test_a_cut_database_is_refused_with_its_name(tmp_path):
 
 
 REAL = {
-    "GindaChen+nsys-ai/tests/fixtures/h100_2gpu_1s.sqlite": (2, 3442),
-    "GindaChen+nsys-ai/tests/fixtures/healthy_1pct.sqlite": (1, 400),
-    "GindaChen+nsys-ai/tests/fixtures/mock.sqlite": (1, 2),
-    "NVIDIA+Fuser/report1.sqlite": (1, 18),
-    "hpcgroup+pipit/pipit/tests/data/cloverleaf-nsys/perlmutter-cloverleaf-cuda.sqlite": (1, 1312),
+    "GindaChen+nsys-ai/tests/fixtures/h100_2gpu_1s.sqlite": (2, 44_829_522, 110_318_997_850),
+    "GindaChen+nsys-ai/tests/fixtures/healthy_1pct.sqlite": (1, 400_000_000, 0),
+    "GindaChen+nsys-ai/tests/fixtures/mock.sqlite": (1, 4_129, 4),
+    "NVIDIA+Fuser/report1.sqlite": (1, 10_167_602, 456_917_006),
+    "hpcgroup+pipit/pipit/tests/data/cloverleaf-nsys/perlmutter-cloverleaf-cuda.sqlite": (
+        1,
+        294_404_540,
+        225_116_952,
+    ),
 }
-"""Ranks and kernels, as counted with the sqlite3 shell."""
+"""Ranks, ns in kernels, bytes of copies and memsets, as summed up with the sqlite3 shell."""
 
 
 @pytest.mark.parametrize("name", REAL)
 def test_real_exports_convert_whole(name, traces, tmp_path):
     run = tracekit.convert(traces / "traces" / name, tmp_path / "run")
-    assert (len(run.ranks), rows(run, "kernels").height) == REAL[name]
+    kernels, copies = rows(run, "kernels"), rows(run, "copies")
+    assert (len(run.ranks), kernels["dur_ns"].sum(), copies["size_bytes"].sum()) == REAL[name]
 
 
 def test_operators_of_a_real_job_are_those_of_emit_nvtx(traces, tmp_path):

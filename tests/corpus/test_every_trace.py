@@ -1,8 +1,8 @@
 """Every public trace, alone and as a set of ranks, gives a report whose figures hold together.
 
 `files.txt` lists the files that are traces of the profiler, `sets.txt` the folders of several
-ranks, `texts.txt` logs of NCCL and measurements of nccl-tests; every other file must be refused in
-one line.
+ranks, `texts.txt` logs of NCCL and measurements of nccl-tests, `exports.txt` those of Nsight
+Systems; every other file must be refused in one line.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ DUMPS = "NVIDIA+nvidia-resiliency-ext/tests/attribution/unit"
 OPERATIONS = "traces/ByteDance-Seed+StragglerAnalysis/data"
 FILES = (HERE / "files.txt").read_text(encoding="utf-8").splitlines()
 TEXTS = (HERE / "texts.txt").read_text(encoding="utf-8").splitlines()
+EXPORTS = (HERE / "exports.txt").read_text(encoding="utf-8").splitlines()
 SETS = (HERE / "sets.txt").read_text(encoding="utf-8").splitlines()
 CALLS = ("nccl_example_profiler_sample.json", "nccl_inspector_sample.log")
 """What plugins of NCCL wrote of its calls."""
@@ -107,6 +108,11 @@ def test_logs_and_measurements_give_a_report_that_holds_together(traces, path):
     check(result)
 
 
+@pytest.mark.parametrize("path", EXPORTS)
+def test_an_export_of_nsight_systems_gives_a_report_that_holds_together(traces, path):
+    check(tracekit.analyze(traces / "traces" / path, engine="local:1"))
+
+
 @pytest.mark.parametrize("path", CALLS)
 def test_calls_of_plugins_give_a_report_that_holds_together(traces, path):
     result = tracekit.analyze(traces / "traces" / path, engine="local:1")
@@ -119,9 +125,8 @@ def test_calls_of_plugins_give_a_report_that_holds_together(traces, path):
 def test_every_other_file_is_refused_in_one_line(traces):
     folder = traces / "traces"
     others = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
-    others -= {*FILES, *TEXTS, *CALLS}
-    read = (".parquet", ".sqlite")
-    others -= {path for path in others if path.endswith(read) or path.startswith(DUMPS)}
+    others -= {*FILES, *TEXTS, *CALLS, *EXPORTS}
+    others -= {path for path in others if path.endswith(".parquet") or path.startswith(DUMPS)}
     others |= {f"{DUMPS}/fr_traces/{job}/fault_injection.log" for job in ("gpu_error_1st",)}
     for path in sorted(others):
         with pytest.raises(TracekitError) as refused:
