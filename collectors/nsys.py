@@ -8,32 +8,29 @@ export read as null, and tables that are missing are named.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 import tracekit.schema
 from tracekit.collectors import Collector, Options, Peek, RankFile
-from tracekit.collectors.chrome_trace import communication, quality
-from tracekit.collectors.chrome_trace.marks import marks, step_like
-from tracekit.collectors.nsys_export import nccl_ranges, rows
-from tracekit.collectors.nsys_export.devices import devices
+from tracekit.collectors.nsys_export.missing import missing
 from tracekit.collectors.nsys_export.opened import STRINGS, Export, is_database, opened
 from tracekit.collectors.nsys_export.places import (
+    CALL,
     COPY,
     GRAPH,
     KERNEL,
-    PID_UNIT,
-    SET,
+    NVTX,
     Place,
     places,
     stated,
     world_size,
 )
+from tracekit.collectors.nsys_export.session_clock import base_ns, moved_ns
+from tracekit.collectors.nsys_export.writing import Read, finish, write_events
 from tracekit.collectors.sources import redaction
 from tracekit.errors import InputError
 from tracekit.schema import (
@@ -47,32 +44,13 @@ from tracekit.schema import (
     RANKS,
     STEPS,
     SYNCS,
+    TELEMETRY,
 )
-from tracekit.store import Capture, Check, SourceIdentity, TableWriter, path_text, tracekit_version
+from tracekit.store import Capture, SourceIdentity, TableWriter, path_text, tracekit_version
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-CALL = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
-SYNC = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-NVTX = "NVTX_EVENTS"
 TELLING = (KERNEL, GRAPH, COPY, *CALL, NVTX, "META_DATA_EXPORT")
 """One of them is in any export that has something to say."""
 DIGEST_BYTES = 1 << 20
-MAX_DUR_NS = 1 << 60
-_INDEX = ("start_ns", "dur_ns", "name", "device", "stream", "correlation")
-
-
-@dataclass(slots=True)
-class _Read:
-    """What is kept of one rank while its tables are written."""
-
-    device_rows: list[pl.DataFrame] = field(default_factory=list)
-    calls: list[pl.DataFrame] = field(default_factory=list)
-    marks: list[pl.DataFrame] = field(default_factory=list)
-    communication: list[pl.DataFrame] = field(default_factory=list)
-    n_events: int = 0
-    n_dropped: int = 0
 
 
 def sniff(path: Path) -> bool:
@@ -110,13 +88,13 @@ def peek(path: Path) -> Peek:
     export = opened(path)
     found = places(export)
     rank, _ = stated(export)
-    base_ns = _base_ns(export)
+    began_ns = base_ns(export)
     several = tuple(place.rank for place in found) if len(found) > 1 else ()
     return Peek(
         rank=rank if not several else None,
         ranks=several,
         world_size=world_size(export, len(found)),
-        started_ns=base_ns,
+        started_ns=began_ns,
         digest=_digest(path),
     )
 
@@ -129,15 +107,15 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
     """
     export = opened(file.path)
     place = _place(export, file)
-    base_ns = _base_ns(export)
-    shift_ns = 0 if base_ns is None else base_ns - options.epoch_ns
+    began_ns = base_ns(export)
+    shift_ns = (0 if began_ns is None else began_ns - options.epoch_ns) - moved_ns(export)
     redact = redaction.redacted if options.is_redacted else None
     writer = TableWriter(folder, file.rank, redact)
-    read = _Read()
+    read = Read()
     try:
-        _write_events(export, place, shift_ns - _moved_ns(export), writer, read)
+        write_events(export, place, shift_ns, writer, read)
         _check_events(file.path, read)
-        checks = [*_finish(export, place, read, writer), *_missing(export, base_ns, read)]
+        checks = [*finish(export, place, shift_ns, read, writer), *missing(export, began_ns, read)]
         writer.write(
             "capture_quality",
             pl.DataFrame(
@@ -165,7 +143,7 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
         host=hosts[0] if hosts else file.host,
         backend="nccl" if writer.n_rows.get("collectives") else None,
         world_size=file.world_size,
-        is_clock_base_known=base_ns is not None,
+        is_clock_base_known=began_ns is not None,
         n_events=read.n_events,
         n_bytes=stat.st_size,
         dropped={"no duration": read.n_dropped} if read.n_dropped else {},
@@ -182,175 +160,13 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
     )
 
 
-def _check_events(path: Path, read: _Read) -> None:
+def _check_events(path: Path, read: Read) -> None:
     if not read.n_events:
         raise InputError(
             f"{path}: no kernel, copy, call or NVTX range in it",
             hint="Record with nsys profile --trace=cuda,nvtx, and export with "
             "nsys export --type sqlite REPORT.nsys-rep",
         )
-
-
-def _write_events(
-    export: Export, place: Place, shift_ns: int, writer: TableWriter, read: _Read
-) -> None:
-    strings = export.strings()
-    for kernel_table, wanted, build in (
-        (KERNEL, "kernel", rows.kernels),
-        (GRAPH, "graph", rows.graphs),
-        (COPY, "copy", rows.copies),
-        (SET, "set", rows.sets),
-        (SYNC, "sync", rows.syncs),
-    ):
-        table = {"kernel": "kernels", "graph": "kernels", "sync": "syncs"}.get(wanted, "copies")
-        for found in export.rows(kernel_table, rows.WANTED[wanted], order="start"):
-            kept = _timed(build(_of_place(found, place), strings, shift_ns), read)
-            if wanted != "sync":
-                read.device_rows.append(kept.select(_INDEX))
-            writer.append(table, kept)
-            if wanted == "kernel":
-                read.communication.append(nccl_ranges.kernels(kept))
-    ours = pl.concat([KERNELS.empty().select(_INDEX), *read.device_rows])["correlation"].unique()
-    others = _started_elsewhere(export, place, ours)
-    for call_table in CALL:
-        for found in export.rows(call_table, rows.WANTED["call"], order="start"):
-            chosen = _of_process(found, place).filter(
-                ~pl.col("correlationId").is_in(others.implode()).fill_null(value=False)
-            )
-            kept = _timed(rows.calls(chosen, strings, shift_ns), read)
-            read.calls.append(
-                kept.select(
-                    "start_ns",
-                    "thread",
-                    "correlation",
-                    pl.col("role").is_in(["launch", "graph-launch", "copy"]).alias("is_launch"),
-                )
-            )
-            writer.append("launches", kept)
-    domains = _domains(export, strings, place)
-    for found in export.rows(NVTX, rows.WANTED["range"], order="start"):
-        spans = rows.ranges(_of_process(found, place), strings, domains)
-        kept = _timed(rows.spans(spans, shift_ns), read)
-        read.marks.append(step_like(kept))
-        read.communication.append(nccl_ranges.ranges(spans, shift_ns))
-        writer.append("annotations", kept)
-        writer.append("cpu_ops", _timed(rows.operators(spans, shift_ns), read))
-
-
-def _finish(export: Export, place: Place, read: _Read, writer: TableWriter) -> Iterator[Check]:
-    launches = [frame.drop("is_launch") for frame in read.calls]
-    found = communication.collectives(read.communication, launches, ())
-    writer.write("collectives", found)
-    writer.write("steps", marks(pl.concat([ANNOTATIONS.empty(), *read.marks])))
-    used = pl.concat([KERNELS.empty().select(_INDEX), *read.device_rows])
-    writer.write("ranks", devices(export, place, set(used["device"].drop_nulls())))
-    calls = pl.concat(
-        [LAUNCHES.empty().select("start_ns", "thread", "correlation", is_launch=False), *read.calls]
-    )
-    yield from quality.device_checks(used, calls, None, 0)
-    yield from quality.communication_checks(found, None)
-
-
-def _missing(export: Export, base_ns: int | None, read: _Read) -> Iterator[Check]:
-    """What the export does not hold that an analysis would use."""
-    for tables, without, option in (
-        ((KERNEL, GRAPH), "kernels", "--trace=cuda"),
-        (CALL, "runtime calls", "--trace=cuda"),
-        ((NVTX,), "annotations and steps", "--trace=nvtx, with ranges such as 'step 3'"),
-    ):
-        if not any(export.has(table) for table in tables):
-            yield Check(
-                check=f"no {without}",
-                severity="info",
-                count=1,
-                detail=f"the export has no table {tables[0]}: record with nsys profile {option}",
-            )
-    for table, columns, without in (
-        (KERNEL, ("demangledName",), "full names of kernels"),
-        (KERNEL, ("registersPerThread",), "registers and shared memory"),
-        (COPY, ("srcKind", "dstKind"), "kind of the host's memory"),
-    ):
-        if export.has(table) and not export.has(table, *columns):
-            yield Check(
-                check=f"columns missing: {', '.join(columns)}",
-                severity="info",
-                count=1,
-                detail=f"{table} of this version does not tell: {without}",
-            )
-    n_graphs = sum(int((frame["name"] == rows.GRAPH_NAME).sum()) for frame in read.device_rows)
-    if n_graphs:
-        yield Check(
-            check="graphs traced as a whole",
-            severity="warning",
-            count=n_graphs,
-            detail="kernels inside CUDA graphs, communication too, were not recorded: "
-            "use nsys profile --cuda-graph-trace=node",
-        )
-    if base_ns is None:
-        yield Check(
-            check="unknown clock base",
-            severity="warning",
-            count=1,
-            detail="TARGET_INFO_SESSION_START_TIME is missing: times count from the file's zero",
-        )
-
-
-def _timed(found: pl.DataFrame, read: _Read) -> pl.DataFrame:
-    """Rows with a start and a duration that can be; others are counted."""
-    is_sound = pl.col("start_ns").is_not_null() & pl.col("dur_ns").is_between(0, MAX_DUR_NS)
-    kept = found.filter(is_sound)
-    read.n_events += kept.height
-    read.n_dropped += found.height - kept.height
-    return kept
-
-
-def _of_place(found: pl.DataFrame, place: Place) -> pl.DataFrame:
-    """Rows of a device and its process; a row that does not say its process belongs to each."""
-    if place.device is not None:
-        found = found.filter(pl.col("deviceId").is_null() | (pl.col("deviceId") == place.device))
-    if place.process is not None:
-        found = found.filter(pl.col("globalPid").is_null() | (pl.col("globalPid") == place.process))
-    return found
-
-
-def _of_process(found: pl.DataFrame, place: Place) -> pl.DataFrame:
-    """Rows of the threads of a process."""
-    if place.process is None:
-        return found
-    process = pl.col("globalTid") // PID_UNIT * PID_UNIT
-    return found.filter(pl.col("globalTid").is_null() | (process == place.process))
-
-
-def _started_elsewhere(export: Export, place: Place, ours: pl.Series) -> pl.Series:
-    """Correlations of work that the same process started on other devices."""
-    wanted = dict.fromkeys(("deviceId", "globalPid", "correlationId"), "number")
-    found = [pl.Series("correlationId", [], dtype=pl.Int64)]
-    for table in (KERNEL, GRAPH, COPY, SET):
-        for some in export.rows(table, wanted):
-            others = (
-                some.filter(pl.col("deviceId") != place.device)
-                if place.device is not None
-                else some.clear()
-            )
-            if place.process is not None:
-                others = others.filter(pl.col("globalPid") == place.process)
-            found.append(others["correlationId"].drop_nulls())
-    everything = pl.concat(found).unique()
-    return everything.filter(~everything.is_in(ours.implode()))
-
-
-def _domains(export: Export, strings: pl.DataFrame, place: Place) -> dict[int, str]:
-    """Names of NVTX domains but the default one."""
-    found: dict[int, str] = {}
-    wanted = rows.WANTED["range"]
-    for some in export.rows(NVTX, wanted):
-        made = _of_process(some.filter(pl.col("eventType") == rows.DOMAIN_CREATED), place)
-        names = dict(strings.filter(pl.col("id").is_in(made["textId"].implode())).iter_rows())
-        for row in made.iter_rows(named=True):
-            name = row["text"] or names.get(row["textId"])
-            if row["domainId"] and name:
-                found[row["domainId"]] = name
-    return found
 
 
 def _place(export: Export, file: RankFile) -> Place:
@@ -362,25 +178,6 @@ def _place(export: Export, file: RankFile) -> Place:
         if place.rank == file.rank:
             return place
     raise InputError(f"{file.path}: no rank {file.rank} among {len(found)} in the file")
-
-
-def _base_ns(export: Export) -> int | None:
-    """Unix time of the report's zero, null where it is not told.
-
-    With --ts-normalize times are Unix times already.
-    """
-    if dict(export.facts("META_DATA_EXPORT")).get("EXPORT_PARAM_TIME_NORMALIZE") == "true":
-        return 0
-    found = export.all_rows("TARGET_INFO_SESSION_START_TIME", {"utcEpochNs": "number"})
-    value = found["utcEpochNs"].drop_nulls().min()
-    return value if isinstance(value, int) and 0 < value < 1 << 62 else None
-
-
-def _moved_ns(export: Export) -> int:
-    """What --ts-shift added to every time."""
-    text = dict(export.facts("META_DATA_EXPORT")).get("EXPORT_PARAM_TIME_SHIFT", "0")
-    digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else 0
 
 
 def _digest(path: Path) -> str:
@@ -423,6 +220,7 @@ COLLECTOR = Collector(
         ANNOTATIONS,
         COLLECTIVES,
         SYNCS,
+        TELEMETRY,
         CAPTURE_QUALITY,
     ),
     sniff=sniff,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _FACTS = {
     "id": "number",
+    "uuid": "text",
     "cuDevice": "number",
     "name": "text",
     "smCount": "number",
@@ -23,7 +24,23 @@ _FACTS = {
 
 
 def devices(export: Export, place: Place, used: set[int]) -> pl.DataFrame:
-    """The devices that a rank used.
+    """The devices that a rank used."""
+    known = described(export, place, used)
+    found = [known[device] for device in sorted(used)]
+    return pl.DataFrame(
+        {
+            "device": sorted(used),
+            "gpu_model": [row.get("name") for row in found],
+            "sm_count": [row.get("smCount") for row in found],
+            "memory_bytes": [row.get("totalMemory") for row in found],
+            "is_used": [True] * len(found),
+        },
+        schema=RANKS.schema,
+    )
+
+
+def described(export: Export, place: Place, used: set[int]) -> dict[int, dict[str, Any]]:
+    """What TARGET_INFO_GPU says of each device, by the process's number; empty where nothing.
 
     A process counts devices by itself: which one it means stands in TARGET_INFO_CUDA_DEVICE. Where
     that is missing, by the driver's number, else by Nsight's.
@@ -40,14 +57,4 @@ def devices(export: Export, place: Place, used: set[int]) -> pl.DataFrame:
         for row in seen.iter_rows(named=True)
         if pid is None or row["pid"] == pid
     }
-    found = [own.get(device) or (by_number or by_id).get(device) or {} for device in sorted(used)]
-    return pl.DataFrame(
-        {
-            "device": sorted(used),
-            "gpu_model": [row.get("name") for row in found],
-            "sm_count": [row.get("smCount") for row in found],
-            "memory_bytes": [row.get("totalMemory") for row in found],
-            "is_used": [True] * len(found),
-        },
-        schema=RANKS.schema,
-    )
+    return {d: own.get(d) or (by_number or by_id).get(d) or {} for d in used}

@@ -150,6 +150,37 @@ def test_a_column_of_virtual_addresses_makes_no_virtual_table(converted):
     assert found["size_bytes"].to_list() == [64]
 
 
+def sample(at, metric, value, device=0):
+    return {"timestamp": at, "typeId": 0x100 + device, "metricId": metric, "value": value}
+
+
+def test_metrics_of_a_device_become_means_of_ten_milliseconds(converted):
+    names = ["SMs Active [Throughput %]", "DRAM Read Bandwidth [Throughput %]"]
+    names += ["DRAM Write Bandwidth [Throughput %]", "GPC Clock Frequency [MHz]", "L2 hits [%]"]
+    told = [
+        {"typeId": 0x100 + device, "metricId": number, "metricName": name}
+        for device in (0, 1)
+        for number, name in enumerate(names)
+    ]
+    samples = [sample(1_000_000 * ms, 0, 20 + 10 * min(ms, 7)) for ms in (1, 2, 11)]
+    samples += [sample(1_000_000, 1, 30), sample(1_000_000, 2, 12), sample(2_000_000, 3, 1500)]
+    samples += [sample(1_000_000, 4, 99), sample(1_000_000, 0, 77, device=1)]
+    run = converted(
+        TARGET_INFO_GPU=[{"id": 0, "cuDevice": 0, "name": "GPU", "uuid": "GPU-a"}],
+        TARGET_INFO_GPU_METRICS=told,
+        GPU_METRICS=samples,
+    )
+    found = rows(run, "telemetry").sort("metric", "start_ns")
+    assert set(found["device_uuid"]) == {"GPU-a"}
+    assert found.select("metric", "value").rows() == [
+        ("dram_busy_share", pytest.approx(0.42)),
+        ("sm_busy_share", pytest.approx(0.35)),
+        ("sm_busy_share", pytest.approx(0.90)),
+        ("sm_clock_mhz", 1500.0),
+    ]
+    assert (found["end_ns"] - found["start_ns"]).unique().to_list() == [10_000_000]
+
+
 def test_synchronisations_keep_their_kind_and_event(converted):
     common = {"deviceId": 0, "globalPid": PID_7, "correlationId": 3}
     syncs = [

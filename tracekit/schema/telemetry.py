@@ -14,6 +14,6 @@ TELEMETRY = Table(
         Column("part", TEXT, "", "interface, disk or port of the host; null for all of it"),
         Column("metric", TEXT, "", "what was sampled; its name ends in the unit"),
         Column("value", F64, "", "in that unit; mean or sum over the interval, or of the point"),
-        Column("source", TEXT, "", "nvml, nvml-field, nvml-gpm, amdsmi, proc, psutil, infiniband"),
+        Column("source", TEXT, "", "nvml, nvml-gpm, amdsmi, nsys, proc, psutil, infiniband …"),
     ),
 )
