@@ -135,7 +135,8 @@ def _written(file: RankFile, folder: Path, options: Options) -> dict[str, int]:
 def _is_part(path: Path) -> bool:
     """Whether it says where the threads were when a dump beside it was written."""
     stem = path.name.removesuffix(STACKS)
-    return stem != path.name and any(path.parent.glob(f"{stem}.*[!t]"))
+    dumps = (path.with_name(stem + suffix) for suffix in ("", ".json", ".pickle"))
+    return stem != path.name and any(map(Path.is_file, dumps))
 
 
 def _digest(path: Path) -> str:
