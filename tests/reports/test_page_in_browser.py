@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import pytest
 from selenium import webdriver
@@ -13,7 +14,12 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+from tests.reports.test_communication_section import OPERATION
+from tests.reports.test_traffic_between_ranks import pair
+from tests.reports.test_where_the_job_stands import GROUP
 from tracekit.reports.render import write_report
+from tracekit.standstill import Standstill
+from tracekit.traffic import Traffic
 
 pytestmark = pytest.mark.browser
 
@@ -40,6 +46,18 @@ def driver(tmp_path_factory):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("reports")
+
+
+@pytest.fixture(scope="module")
+def talkative(healthy):
+    """A job with hostile names of groups, messages between many ranks and hosts, and a hang."""
+    name = "<img src=x onerror=alert(1)> " + "n" * 300
+    sized = replace(OPERATION, roof_gb_s=450.0, fabric="NVLink 4 (18 links)")
+    operations = (sized, replace(sized, group=name, operation="</script>"))
+    pairs = (*(pair(rank, rank + 1) for rank in range(70)), pair("node-a", "node-b", is_hosts=True))
+    traffic = Traffic(n_instances=84, n_unmatched=0, operations=operations, pairs=pairs)
+    stands = Standstill(groups=(GROUP, replace(GROUP, description=name)), n_groups=2, wrapped=())
+    return replace(healthy, traffic=traffic, standstill=stands)
 
 
 @pytest.fixture
@@ -85,7 +103,9 @@ def plot(driver, kind, path):
     return driver.execute_script(f"return document.getElementById('chart-{kind}').{path}")
 
 
-@pytest.mark.parametrize("name", ["straggler", "healthy", "single", "hostile", "large", "alone"])
+@pytest.mark.parametrize(
+    "name", ["straggler", "healthy", "single", "hostile", "large", "alone", "talkative"]
+)
 def test_the_console_stays_silent_and_nothing_hostile_runs(opened, name):
     driver = opened(name)
     assert driver.get_log("browser") == []
@@ -94,7 +114,7 @@ def test_the_console_stays_silent_and_nothing_hostile_runs(opened, name):
 
 
 @pytest.mark.parametrize("width", [390, 2560])
-@pytest.mark.parametrize("name", ["straggler", "hostile", "large", "alone"])
+@pytest.mark.parametrize("name", ["straggler", "hostile", "large", "alone", "talkative"])
 def test_the_page_never_scrolls_sideways(opened, name, width):
     driver = opened(name, width=width)
     driver.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
@@ -110,6 +130,25 @@ def test_bars_are_seen_on_a_phone(opened):
         return bar.width > 100 && bar.right <= frame.right;
     })"""
     assert driver.execute_script(script) == [True] * 4
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_charts_of_bandwidth_keep_their_points_and_roofs_inside(opened, width):
+    driver = opened("talkative", width=width)
+    driver.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    script = """return [...document.querySelectorAll('.size-charts svg')].map(chart => {
+        const frame = chart.getBoundingClientRect();
+        return [...chart.querySelectorAll('circle, .roof, .fabric')].map(mark => {
+            const box = mark.getBoundingClientRect();
+            return box.left >= frame.left && box.right <= frame.right + 1
+                && box.top >= frame.top && box.bottom <= frame.bottom + 1;
+        });
+    })"""
+    charts = driver.execute_script(script)
+    assert len(charts) == 2
+    for marks in charts:
+        assert len(marks) >= 3  # a point, the roof of the fit and that of the fabric
+        assert all(marks)
 
 
 def test_saving_and_cure_hang_beside_their_labels(opened):

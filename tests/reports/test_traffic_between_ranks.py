@@ -11,9 +11,8 @@ from tracekit.traffic import PairTraffic, Traffic
 
 def pair(sender, receiver, **changes):
     values = {"n_calls": 48, "total_bytes": 805_000_000, "p50_ns": 150_000.0, "busbw_gb_s": 112.0}
-    return PairTraffic(
-        sender=str(sender), receiver=str(receiver), is_hosts=False, **(values | changes)
-    )
+    values |= {"is_hosts": False} | changes
+    return PairTraffic(sender=str(sender), receiver=str(receiver), **values)
 
 
 def page(healthy, *pairs):
@@ -34,7 +33,7 @@ def test_the_matrix_and_its_pairs(healthy):
 
 
 def test_hosts_have_a_table_of_their_own(healthy):
-    said = words(page(healthy, replace(pair("node-a", "node-b"), is_hosts=True), pair(0, 4)))
+    said = words(page(healthy, pair("node-a", "node-b", is_hosts=True), pair(0, 4)))
     assert "Messages by hosts" in said
     assert "host node-a host node-b 48" in said
 
