@@ -14,7 +14,6 @@ import tracekit.schema
 from tracekit.collectors import Beside, Collector, Options, Peek, RankFile
 from tracekit.collectors.nccl_profiler.calls import collective_rows, communicator_of_all
 from tracekit.collectors.nccl_profiler.inspector import Lines, is_line, read_lines
-from tracekit.collectors.sources import redaction
 from tracekit.errors import InputError
 from tracekit.schema import COLLECTIVES
 from tracekit.store import Capture, Check, SourceIdentity, path_text, write_table
@@ -69,7 +68,6 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
     rows = collective_rows(found.calls, options.epoch_ns, "NCCL Inspector")
     write_table(folder, COLLECTIVES.name, file.rank, rows)
     stat = file.path.stat()
-    host = found.hosts[0] if found.hosts else None
     return Capture(
         rank=file.rank,
         rank_source=file.rank_source,
@@ -79,7 +77,7 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
         collector=COLLECTOR.id,
         code=code_version(),
         epoch_ns=options.epoch_ns,
-        host=redaction.alias("host", host) if host and options.is_redacted else host,
+        host=found.host,
         world_size=file.world_size,
         is_clock_base_known=found.n_without_times == 0,
         n_events=found.n_lines,
@@ -100,8 +98,7 @@ def beside(file: RankFile, _folder: Path, _options: Options) -> Beside:
         detail="calls that NCCL Inspector wrote are left out: the trace beside them holds those of "
         "its steps. Analyse them alone to see all.",
     )
-    host = found.hosts[0] if found.hosts else None
-    return Beside(host=host, n_rows={}, versions={}, environment={}, quality=(check,))
+    return Beside(host=found.host, n_rows={}, versions={}, environment={}, quality=(check,))
 
 
 def _checks(found: Lines) -> tuple[Check, ...]:

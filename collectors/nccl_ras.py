@@ -22,7 +22,6 @@ import polars as pl
 import tracekit.schema
 from tracekit.collectors import Beside, Collector, Options, Peek, RankFile
 from tracekit.collectors._json_values import count, listing, mapping
-from tracekit.collectors.sources import redaction
 from tracekit.derive.kernel_kinds import operation_of
 from tracekit.errors import InputError
 from tracekit.schema import COMMUNICATOR_COUNTS
@@ -87,7 +86,7 @@ def convert(file: RankFile, folder: Path, options: Options) -> Capture:
     )
 
 
-def beside(file: RankFile, folder: Path, options: Options) -> Beside:
+def beside(file: RankFile, folder: Path, _options: Options) -> Beside:
     """Add what RAS says of a rank to the tables of its trace.
 
     Raises:
@@ -105,7 +104,7 @@ def beside(file: RankFile, folder: Path, options: Options) -> Beside:
     write_table(folder, COMMUNICATOR_COUNTS.name, file.rank, frame)
     version = answers[-1].get("nccl_version")
     return Beside(
-        host=redaction.alias("host", host) if host and options.is_redacted else host,
+        host=host,
         n_rows={COMMUNICATOR_COUNTS.name: frame.height},
         versions={"nccl": version} if isinstance(version, str) else {},
         environment={},

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_BYTES = 1 << 30
-CALLS = {"COLL", "P2P"}
+CALLS = ("COLL", "P2P")
 _IN_NAME = re.compile(r"_(\d+)_(\d+)\.json$")
 """NCCL_PROFILE_DUMP_FILE, then the communicator's hash and the rank in it."""
 BYTES = {

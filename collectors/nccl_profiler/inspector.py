@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 US = 1_000
 MAX_LINE_BYTES = 1 << 20
 """A line with the events of 128 channels takes 20 kB."""
-ON_DEVICE = {"kernel_gpu", "kernel_cpu"}
+ON_DEVICE = ("kernel_gpu", "kernel_cpu")
 """`kernel_gpu` is the device's own clock, `kernel_cpu` when a thread of the host noticed it."""
 TIMED_BY_HOST = "kernel_cpu"
 
@@ -30,9 +30,7 @@ class Lines:
     """What a file of one process holds: its calls, and what was passed over and why."""
 
     calls: list[Call] = field(default_factory=list)
-    hosts: list[str] = field(default_factory=list)
-    pids: list[int] = field(default_factory=list)
-    versions: list[str] = field(default_factory=list)
+    host: str | None = None
     n_lines: int = 0
     n_unread: int = 0
     n_of_host: int = 0
@@ -76,12 +74,8 @@ def _take(found: Lines, line: bytes) -> None:
     if group is None or dur_us is None:
         found.n_unread += 1
         return
-    for kept, value in ((found.hosts, told.get("hostname")), (found.pids, told.get("pid"))):
-        if value is not None and value not in kept:
-            kept.append(value)
-    version = str(told.get("inspector_output_format_version"))
-    if version not in found.versions:
-        found.versions.append(version)
+    if found.host is None and isinstance(told.get("hostname"), str):
+        found.host = told["hostname"]
     source = perf.get(_named(perf, "timing_source"))
     if source not in ON_DEVICE:  # the host's time of the call, which ends when it is enqueued
         found.n_of_host += 1

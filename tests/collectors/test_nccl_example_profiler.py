@@ -83,5 +83,10 @@ def test_a_file_that_was_cut_keeps_its_whole_calls(put, tmp_path):
     assert len(rows(folder, tmp_path)) == 1
 
 
+def test_odd_values_cost_their_event_alone(put, tmp_path):
+    odd = [{"cat": [], "ph": {}}, {"cat": "COLL", "ph": "b", "args": []}, {"cat": "GPU", "ph": "b"}]
+    assert len(rows(put([*odd, *events(0, (0, 10))]), tmp_path)) == 1
+
+
 def test_it_is_known_by_its_categories(put):
     assert sniffed(put(events(0, (0, 10))) / "nccl_10_0.json").id == "nccl-example-profiler"

@@ -8,6 +8,7 @@ import pytest
 
 import tracekit
 from tracekit.collectors import sniffed
+from tracekit.collectors.sources.redaction import alias
 from tracekit.errors import InputError
 from tracekit.findings import Severity, Status
 
@@ -168,6 +169,20 @@ def test_what_is_no_line_is_counted_and_costs_no_other(rows, tmp_path):
     assert dropped == {"not a line of NCCL Inspector": 3}
 
 
+@pytest.mark.parametrize("odd", [[], {}, None, 1e400, 1 << 70, True])
+def test_odd_values_cost_their_line_alone(rows, odd):
+    record = json.loads(line(number=1))
+    for part, name in (
+        ("metadata", "hostname"),
+        ("coll_perf", "coll_timing_source"),
+        ("coll_perf", "coll_exec_time_us"),
+        ("header", "rank"),
+    ):
+        changed = {**record, part: {**record[part], name: odd}}
+        found = rows(json.dumps(changed, separators=(",", ":")), line())
+        assert 0 in [row["sequence"] for row in found]
+
+
 def test_ranks_without_a_file_are_missing(put):
     result = tracekit.analyze(put([line(n_ranks=4)]), engine="local:1")
     assert result.run.missing_ranks == (1, 2, 3)
@@ -182,6 +197,11 @@ def test_beside_traces_the_calls_do_not_count_twice(put, runs, tmp_path):
     assert run.capture(0).collector == "kineto"
     assert run.n_rows("collectives") == 0
     assert any(check.check == "calls are in the trace" for check in run.capture(1).quality)
+
+
+def test_hosts_are_hidden_once(put, tmp_path):
+    run = tracekit.convert(put([line()]), tmp_path / "run", redact=True, engine="local:1")
+    assert run.capture(0).host == alias("host", "node0")
 
 
 def test_it_is_known_by_its_lines(put):
