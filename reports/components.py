@@ -204,6 +204,9 @@ def _row(columns: Sequence[Column], row: Sequence[Cell | Markup], row_id: str | 
 def _cell(cell: Cell | Markup, unit: Unit) -> Markup:
     if isinstance(cell, Markup):
         return Markup("<td>{}</td>").format(cell)
+    if isinstance(cell, str) and "\n" in cell:  # a stack
+        lines = Markup("<br>").join(cell_text(line, unit) for line in cell.split("\n"))
+        return Markup("<td>{}</td>").format(lines)
     shown = cell_text(cell, unit)
     if isinstance(cell, int | float) and not isinstance(cell, bool) and math.isfinite(cell):
         aligned = Markup("") if unit is Unit.TEXT else Markup(' class="n"')

@@ -64,7 +64,9 @@ def joined(
         if not near:
             left.append(text)
         for number in near:
-            found[number] = _with(found[number], text)
+            of_all = found[number].files[0].rank  # takes what is said of all ranks together
+            ranks = {of_all} if text.is_of_any_job else text.ranks
+            found[number] = _with(found[number], dict.fromkeys(ranks, (text.collector, text.path)))
             without = sorted(text.ranks - {file.rank for file in found[number].files})
             if without and not text.is_of_any_job:
                 some = ", ".join(map(str, without[:4])) + (", …" if len(without) > 4 else "")
@@ -93,12 +95,7 @@ def joined_whole(runs: Sequence[FoundRun], others: Sequence[FoundRun]) -> list[F
             continue
         taken.add((near[0], other.collector.id))
         more = {file.rank: (other.collector.id, file.path) for file in other.files}
-        run = found[near[0]]
-        files = tuple(
-            replace(file, also=(*file.also, more[file.rank])) if file.rank in more else file
-            for file in run.files
-        )
-        found[near[0]] = replace(run, files=files)
+        found[near[0]] = _with(found[near[0]], more)
     return [*found, *alone]
 
 
@@ -127,14 +124,12 @@ def _depth_shared(one: Path, other: Path) -> int:
     return sum(a == b for a, b in zip(one.parts, other.parts, strict=False))
 
 
-def _with(run: FoundRun, text: Text) -> FoundRun:
-    """The run whose ranks take in what a file says of them; the first one what is of all."""
-    ranks = {run.files[0].rank} if text.is_of_any_job else text.ranks
-    more = (text.collector, text.path)
+def _with(run: FoundRun, more: Mapping[int, tuple[str, Path]]) -> FoundRun:
+    """The run whose ranks take in a file each, by its collector and path."""
     return replace(
         run,
         files=tuple(
-            replace(file, also=(*file.also, more)) if file.rank in ranks else file
+            replace(file, also=(*file.also, more[file.rank])) if file.rank in more else file
             for file in run.files
         ),
     )

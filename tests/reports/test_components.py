@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -112,3 +113,8 @@ def test_json_in_a_script_closes_nothing_and_reads_back():
 def test_json_in_a_script_has_no_nan():
     with pytest.raises(ValueError, match="not JSON compliant"):
         script_json([float("nan")])
+
+
+def test_a_stack_keeps_its_lines():
+    shown = str(table("Where", (Column("stack"),), [("a.py:1 f\n<b>.py:2 g",)]))
+    assert re.sub(r"</?bdi>", "", shown).count("<td>a.py:1 f<br>&lt;b&gt;.py:2 g</td>") == 1
