@@ -72,7 +72,8 @@ def _groups(run: Run) -> pl.DataFrame:
             .list.join(","),
             called=_called(pl.col("description")),
         )
-        .collect()
+        # lists of members are the bulk of a large job, and no order is asked for
+        .collect(engine="streaming")
     )
     return (
         named.with_columns(
