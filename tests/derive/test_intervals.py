@@ -128,3 +128,9 @@ def test_a_part_is_covered_by_intervals_of_its_own_thread_only():
     parts = frame([(0, 10), (0, 10)]).collect().with_columns(thread=pl.Series([1, None]))
     other = frame([(0, 10)], thread=pl.lit(2, dtype=pl.Int64)).collect()
     assert covered_ns(parts, other, "thread").to_list() == [0, 0]
+
+
+def test_nothing_covers_no_part():
+    parts = frame([(0, 10), (5, 10)], thread=pl.lit(1, dtype=pl.Int64)).collect()
+    found = covered_ns(parts, parts.clear(), "thread")
+    assert (found.to_list(), found.dtype, found.name) == ([0, 0], pl.Int64, "covered_ns")

@@ -107,6 +107,8 @@ def covered_ns(parts: pl.DataFrame, intervals: pl.DataFrame, by: str) -> pl.Seri
         intervals: `by`, `start_ns`, `end_ns`; sorted or not.
         by: column that tells timelines apart (thread, device).
     """
+    if intervals.is_empty():  # as of most classes of host work: a join of nothing takes 4 ms
+        return pl.zeros(parts.height, dtype=pl.Int64, eager=True).alias("covered_ns")
     length = pl.col("end_ns") - pl.col("start_ns")
     spans = (
         union(intervals.lazy().select(by, "start_ns", "end_ns"), [by])
